@@ -1,0 +1,216 @@
+//! What can go wrong, with the values that were wrong.
+
+use core::fmt;
+
+/// The result of everything here that can fail.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a join was refused or had to stop.
+///
+/// Every variant carries the offending values; `Display` says what is wrong, where,
+/// and what to do about it.
+///
+/// ```
+/// let error = nearjoin::Points::new(&[0.0, 1.0, f64::NAN, 3.0], 2).unwrap_err();
+/// assert_eq!(error.to_string(), "row 1, column 0 is NaN: every coordinate must be a finite number");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A coordinate is NaN or infinite.
+    NotFinite {
+        /// Row of the coordinate, from 0.
+        row: usize,
+        /// Column of the coordinate, from 0.
+        column: usize,
+        /// The value found there.
+        value: f64,
+    },
+    /// The dimension is 0 or larger than [`MAX_DIMENSION`](crate::MAX_DIMENSION).
+    Dimension {
+        /// The dimension that was given.
+        dimension: usize,
+    },
+    /// A flat slice does not divide into rows.
+    Length {
+        /// Number of values in the slice.
+        length: usize,
+        /// Dimension of the points.
+        dimension: usize,
+    },
+    /// A row has another number of columns than the first.
+    Ragged {
+        /// The row that differs, from 0.
+        row: usize,
+        /// Its number of columns.
+        columns: usize,
+        /// The first row's number of columns.
+        expected: usize,
+    },
+    /// There are more rows than a `u32` can number.
+    TooManyPoints {
+        /// How many there are.
+        points: usize,
+    },
+    /// The two sides of a join have different dimensions.
+    DimensionMismatch {
+        /// Dimension of the left points.
+        left: usize,
+        /// Dimension of the right points.
+        right: usize,
+    },
+    /// ε is negative, NaN, or infinite in the points' type.
+    Epsilon {
+        /// The ε that was given.
+        value: f64,
+        /// The points' type, `"f32"` or `"f64"`.
+        kind: &'static str,
+    },
+    /// An option has a value that it cannot take.
+    Option {
+        /// The option.
+        name: &'static str,
+        /// The value that was given.
+        value: usize,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// A name that stands for nothing here.
+    UnknownName {
+        /// What the name should have named.
+        what: &'static str,
+        /// The name that was given.
+        name: String,
+        /// The names that are known.
+        known: &'static str,
+    },
+    /// The device is not available.
+    Device {
+        /// The device that was asked for.
+        device: &'static str,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    /// The result or the index does not fit the memory limit.
+    MemoryLimit {
+        /// What needs the memory.
+        what: &'static str,
+        /// Bytes needed, besides the input.
+        needed: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// The system refused memory.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// A buffer that the caller handed in has the wrong size.
+    Buffer {
+        /// Which buffer.
+        name: &'static str,
+        /// Elements it has room for.
+        length: usize,
+        /// Elements it must have room for.
+        needed: u64,
+    },
+    /// The threads could not be started.
+    Threads {
+        /// What the system said.
+        reason: String,
+    },
+    /// A callback asked to stop.
+    Stopped,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotFinite { row, column, value } => write!(
+                f,
+                "row {row}, column {column} is {value}: every coordinate must be a finite number"
+            ),
+            Error::Dimension { dimension } => write!(
+                f,
+                "points of dimension {dimension} are not supported: it must be between 1 and {}",
+                crate::MAX_DIMENSION
+            ),
+            Error::Length { length, dimension } => write!(
+                f,
+                "{length} values do not divide into rows of {dimension}: {} are left over",
+                length % dimension
+            ),
+            Error::Ragged {
+                row,
+                columns,
+                expected,
+            } => {
+                write!(
+                    f,
+                    "row {row} has {columns} columns, the first row has {expected}"
+                )
+            }
+            Error::TooManyPoints { points } => write!(
+                f,
+                "{points} points are more than the {} that can be numbered: split the input",
+                crate::MAX_POINTS
+            ),
+            Error::DimensionMismatch { left, right } => write!(
+                f,
+                "the left points have dimension {left} and the right points {right}: they must agree"
+            ),
+            Error::Epsilon { value, kind } => {
+                write!(
+                    f,
+                    "ε = {value} is not a distance: it must be 0 or more and finite in {kind}"
+                )
+            }
+            Error::Option {
+                name,
+                value,
+                allowed,
+            } => {
+                write!(f, "{name} = {value} is out of range: it must be {allowed}")
+            }
+            Error::UnknownName { what, name, known } => {
+                write!(
+                    f,
+                    "there is no {what} called {name:?}: choose one of {known}"
+                )
+            }
+            Error::Device { device, reason } => {
+                write!(f, "the device {device} cannot be used: {reason}")
+            }
+            Error::MemoryLimit {
+                what,
+                needed,
+                limit,
+            } => write!(
+                f,
+                "{what} needs {} and the memory limit is {}: raise the limit, lower ε, count or \
+                 take degrees only, or receive the pairs in blocks through a callback",
+                crate::stats::bytes(*needed),
+                crate::stats::bytes(*limit)
+            ),
+            Error::OutOfMemory { bytes } => {
+                write!(
+                    f,
+                    "the system refused {} of memory",
+                    crate::stats::bytes(*bytes as u64)
+                )
+            }
+            Error::Buffer {
+                name,
+                length,
+                needed,
+            } => write!(
+                f,
+                "the buffer for {name} has room for {length} elements and {needed} are needed"
+            ),
+            Error::Threads { reason } => write!(f, "the threads could not be started: {reason}"),
+            Error::Stopped => write!(f, "the callback asked to stop before the join was complete"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

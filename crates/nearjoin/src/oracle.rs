@@ -1,0 +1,49 @@
+//! The truth that every test compares with: two loops, and the arithmetic of the contract.
+//!
+//! It is public so that anyone can check an answer; it takes time quadratic in the
+//! number of points.
+
+use crate::error::{Error, Result};
+use crate::metric::{Metric, Threshold};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// The neighbours of each left point, ascending by id, with their distances.
+///
+/// For a self-join pass the same points twice and `exclude_self`.
+///
+/// ```
+/// use nearjoin::{Metric, Points, oracle};
+/// let points = Points::new(&[0.0, 1.0, 3.0], 1)?;
+/// let rows = oracle::eps_join(&points, &points, 1.0, Metric::L2, true)?;
+/// assert_eq!(rows, [vec![(1, 1.0)], vec![(0, 1.0)], vec![]]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If the dimensions differ or ε is not a distance.
+pub fn eps_join<T: Scalar>(
+    left: &Points<'_, T>,
+    right: &Points<'_, T>,
+    eps: f64,
+    metric: Metric,
+    exclude_self: bool,
+) -> Result<Vec<Vec<(u32, T)>>> {
+    if left.dimension() != right.dimension() {
+        let (left, right) = (left.dimension(), right.dimension());
+        return Err(Error::DimensionMismatch { left, right });
+    }
+    let threshold = Threshold::new(metric, eps)?;
+    let row = |i: usize| {
+        (0..right.len())
+            .filter(|&j| !(exclude_self && i == j))
+            .map(|j| {
+                let (x, y) = (left.row(i).iter().copied(), right.row(j).iter().copied());
+                (j as u32, threshold.accumulate(x, y))
+            })
+            .filter(|&(_, acc)| acc <= threshold.bound)
+            .map(|(j, acc)| (j, threshold.distance(acc)))
+            .collect()
+    };
+    Ok((0..left.len()).map(row).collect())
+}

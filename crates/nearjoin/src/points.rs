@@ -1,0 +1,238 @@
+//! Points at the door: borrowed, row-major, validated once.
+
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// The largest dimension a point may have.
+pub const MAX_DIMENSION: usize = 4096;
+/// The largest number of points in one set: ids are `u32`, and one value is kept to
+/// mean "none".
+pub const MAX_POINTS: usize = u32::MAX as usize - 1;
+
+/// A validated view of points that the caller keeps.
+///
+/// The points stand one after the other, `dimension` coordinates each (row-major, as
+/// a C-ordered numpy array). Every coordinate is known to be finite.
+///
+/// ```
+/// use nearjoin::Points;
+/// let corners = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+/// let points = Points::new(&corners, 2)?;
+/// assert_eq!((points.len(), points.dimension()), (3, 2));
+/// assert_eq!(points.row(1), [0.0, 1.0]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Points<'a, T> {
+    data: &'a [T],
+    dimension: usize,
+}
+
+impl<'a, T: Scalar> Points<'a, T> {
+    /// Borrows `data` as rows of `dimension` coordinates.
+    ///
+    /// # Errors
+    /// If the dimension is 0 or over [`MAX_DIMENSION`], the values do not divide into
+    /// rows, there are more than [`MAX_POINTS`], or a coordinate is NaN or infinite.
+    pub fn new(data: &'a [T], dimension: usize) -> Result<Self> {
+        if dimension == 0 || dimension > MAX_DIMENSION {
+            return Err(Error::Dimension { dimension });
+        }
+        if data.len() % dimension != 0 {
+            return Err(Error::Length {
+                length: data.len(),
+                dimension,
+            });
+        }
+        let points = data.len() / dimension;
+        if points > MAX_POINTS {
+            return Err(Error::TooManyPoints { points });
+        }
+        check_finite(data, dimension)?;
+        Ok(Points { data, dimension })
+    }
+
+    /// Borrows an array of fixed-size rows.
+    ///
+    /// ```
+    /// # use nearjoin::Points;
+    /// let points = Points::from_rows(&[[0.0f32, 1.0, 2.0], [3.0, 4.0, 5.0]])?;
+    /// assert_eq!(points.dimension(), 3);
+    /// # Ok::<(), nearjoin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Points::new`].
+    pub fn from_rows<const D: usize>(rows: &'a [[T; D]]) -> Result<Self> {
+        Self::new(rows.as_flattened(), D)
+    }
+
+    /// Number of points.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.dimension
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Coordinates per point.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// All coordinates, row after row.
+    pub fn as_slice(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// One point.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.data[row * self.dimension..][..self.dimension]
+    }
+}
+
+/// Points that own their memory, for rows that come one by one.
+///
+/// ```
+/// use nearjoin::{Error, PointsBuf};
+/// let owned = PointsBuf::from_rows([vec![0.0, 1.0], vec![2.0, 3.0]])?;
+/// assert_eq!(owned.as_points().len(), 2);
+///
+/// let ragged = PointsBuf::from_rows([vec![0.0, 1.0], vec![2.0]]).unwrap_err();
+/// assert_eq!(ragged, Error::Ragged { row: 1, columns: 1, expected: 2 });
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PointsBuf<T> {
+    data: Vec<T>,
+    dimension: usize,
+}
+
+impl<T: Scalar> PointsBuf<T> {
+    /// Copies rows of equal length.
+    ///
+    /// No rows at all make no points of dimension 1.
+    ///
+    /// # Errors
+    /// If a row has another length than the first, or as for [`Points::new`].
+    pub fn from_rows<R: AsRef<[T]>>(rows: impl IntoIterator<Item = R>) -> Result<Self> {
+        let mut data = Vec::new();
+        let mut dimension = None;
+        for (row, coordinates) in rows.into_iter().enumerate() {
+            let coordinates = coordinates.as_ref();
+            let expected = *dimension.get_or_insert(coordinates.len());
+            if coordinates.len() != expected {
+                return Err(Error::Ragged {
+                    row,
+                    columns: coordinates.len(),
+                    expected,
+                });
+            }
+            data.extend_from_slice(coordinates);
+        }
+        Self::from_vec(data, dimension.unwrap_or(1))
+    }
+
+    /// Takes a vector of rows of `dimension` coordinates.
+    ///
+    /// # Errors
+    /// As for [`Points::new`].
+    pub fn from_vec(data: Vec<T>, dimension: usize) -> Result<Self> {
+        Points::new(&data, dimension)?;
+        Ok(PointsBuf { data, dimension })
+    }
+
+    /// The points, borrowed.
+    pub fn as_points(&self) -> Points<'_, T> {
+        Points {
+            data: &self.data,
+            dimension: self.dimension,
+        }
+    }
+}
+
+/// Finds the first coordinate that is not finite.
+fn check_finite<T: Scalar>(data: &[T], dimension: usize) -> Result<()> {
+    use rayon::prelude::*;
+    const CHUNK: usize = 1 << 16;
+    // x − x is 0 for finite x and NaN otherwise: a branch-free loop that vectorises.
+    let finite = |chunk: &[T]| {
+        let mut lanes = [T::ZERO; 16];
+        let (blocks, rest) = chunk.as_chunks::<16>();
+        for block in blocks {
+            for (lane, x) in lanes.iter_mut().zip(block) {
+                *lane = lane.add(x.sub(*x));
+            }
+        }
+        lanes.iter().all(|lane| *lane == T::ZERO) && rest.iter().all(|x| x.is_finite())
+    };
+    let bad = data
+        .par_chunks(CHUNK)
+        .position_first(|chunk| !finite(chunk));
+    let Some(chunk) = bad else { return Ok(()) };
+    let start = chunk * CHUNK;
+    for (at, x) in data.iter().enumerate().skip(start).take(CHUNK) {
+        if !x.is_finite() {
+            return Err(Error::NotFinite {
+                row: at / dimension,
+                column: at % dimension,
+                value: x.to_f64(),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_at_the_door() {
+        let none: [f64; 0] = [];
+        assert_eq!(
+            Points::new(&none, 0).unwrap_err(),
+            Error::Dimension { dimension: 0 }
+        );
+        assert_eq!(
+            Points::new(&none, 4097).unwrap_err(),
+            Error::Dimension { dimension: 4097 }
+        );
+        assert!(Points::new(&none, 4096).unwrap().is_empty());
+        assert_eq!(
+            Points::new(&[1.0; 5], 2).unwrap_err(),
+            Error::Length {
+                length: 5,
+                dimension: 2
+            }
+        );
+        assert_eq!(
+            Points::new(&[0.0, 1.0, 2.0, f32::INFINITY], 2).unwrap_err(),
+            Error::NotFinite {
+                row: 1,
+                column: 1,
+                value: f64::INFINITY
+            }
+        );
+    }
+
+    #[test]
+    fn the_first_bad_value_is_named_wherever_it_stands() {
+        for at in [0, 15, 16, 65_535, 65_536, 199_999] {
+            let mut data = vec![1.5f64; 200_000];
+            data[at] = f64::NEG_INFINITY;
+            data[199_999] = f64::NEG_INFINITY;
+            let expected = Error::NotFinite {
+                row: at / 4,
+                column: at % 4,
+                value: f64::NEG_INFINITY,
+            };
+            assert_eq!(Points::new(&data, 4).unwrap_err(), expected);
+        }
+    }
+}

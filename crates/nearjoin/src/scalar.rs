@@ -1,0 +1,153 @@
+//! The two coordinate types, `f32` and `f64`, behind one sealed trait.
+
+use core::fmt::{Debug, Display};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A coordinate type: `f32` or `f64`.
+///
+/// The trait is sealed. Distances are always computed in the points' own type,
+/// so an answer for `f32` points is the answer of `f32` arithmetic, on every
+/// machine.
+pub trait Scalar:
+    sealed::Sealed
+    + crate::exec::cpu::kernel::Dispatch
+    + crate::memory::Zeroable
+    + Copy
+    + PartialOrd
+    + Default
+    + Debug
+    + Display
+    + Send
+    + Sync
+    + 'static
+{
+    /// The name of the type as users write it: `"f32"` or `"f64"`.
+    const NAME: &'static str;
+    /// The unit roundoff: half the distance from 1 to the next number.
+    const UNIT_ROUNDOFF: f64;
+    /// The smallest positive (subnormal) number.
+    const SMALLEST: f64;
+    /// Positive infinity.
+    const INFINITY: Self;
+    /// Negative infinity.
+    const NEG_INFINITY: Self;
+    /// Zero.
+    const ZERO: Self;
+
+    /// Rounds to nearest, ties to even; overflows to infinity.
+    fn from_f64(value: f64) -> Self;
+    /// Exact.
+    fn to_f64(self) -> f64;
+    /// Neither NaN nor infinite.
+    fn is_finite(self) -> bool;
+    /// `self * b + c`, rounded once.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// The absolute value.
+    fn abs(self) -> Self;
+    /// The square root, rounded once.
+    fn sqrt(self) -> Self;
+    /// `self - other`, rounded once.
+    fn sub(self, other: Self) -> Self;
+    /// `self + other`, rounded once.
+    fn add(self, other: Self) -> Self;
+    /// `self * other`, rounded once.
+    fn mul(self, other: Self) -> Self;
+    /// A `u64` whose unsigned order is the order of the numbers; −0 equals +0.
+    fn order_bits(self) -> u64;
+}
+
+macro_rules! scalar {
+    ($t:ident, $bits:ident) => {
+        impl Scalar for $t {
+            const NAME: &'static str = stringify!($t);
+            const UNIT_ROUNDOFF: f64 = ($t::EPSILON / 2.0) as f64;
+            const SMALLEST: f64 = $t::from_bits(1) as f64;
+            const INFINITY: Self = $t::INFINITY;
+            const NEG_INFINITY: Self = $t::NEG_INFINITY;
+            const ZERO: Self = 0.0;
+
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $t
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                $t::is_finite(self)
+            }
+            #[inline(always)]
+            fn mul_add(self, b: Self, c: Self) -> Self {
+                $t::mul_add(self, b, c)
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                $t::abs(self)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                $t::sqrt(self)
+            }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self {
+                self - other
+            }
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn order_bits(self) -> u64 {
+                // Adding zero turns −0 into +0.
+                let bits = (self + 0.0).to_bits();
+                let flip = if bits >> ($bits::BITS - 1) == 0 {
+                    1 << ($bits::BITS - 1)
+                } else {
+                    $bits::MAX
+                };
+                (bits ^ flip) as u64
+            }
+        }
+    };
+}
+
+scalar!(f32, u32);
+scalar!(f64, u64);
+
+#[cfg(test)]
+mod tests {
+    use super::Scalar;
+
+    #[test]
+    fn order_bits_follow_the_numbers() {
+        let ascending = [
+            f64::MIN,
+            -1.0,
+            -f64::MIN_POSITIVE,
+            -5e-324,
+            0.0,
+            5e-324,
+            0.5,
+            1.0,
+            1e300,
+            f64::MAX,
+        ];
+        for pair in ascending.windows(2) {
+            assert!(pair[0].order_bits() < pair[1].order_bits(), "{pair:?}");
+        }
+        assert_eq!((-0.0f64).order_bits(), 0.0f64.order_bits());
+        assert_eq!((-0.0f32).order_bits(), 0.0f32.order_bits());
+        assert!((-1.0f32).order_bits() < (-0.5f32).order_bits());
+    }
+}
