@@ -1,0 +1,229 @@
+//! Which instruction set to use, and the glue that compiles the kernels for each.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// An instruction set that the CPU engine can use.
+///
+/// The best available one is chosen at run time. The environment variable
+/// `NEARJOIN_SIMD` (`scalar`, `avx2` or `avx512`) overrides the choice, for tests; the
+/// answer never depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SimdLevel {
+    /// Plain loops, on every processor.
+    Scalar,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl SimdLevel {
+    /// Every level that this build knows, from the plainest on.
+    pub const ALL: &'static [SimdLevel] = &[
+        SimdLevel::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx2,
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512,
+    ];
+
+    /// Whether this processor has it.
+    pub fn is_available(self) -> bool {
+        match self {
+            SimdLevel::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => super::avx2::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => super::avx512::is_available(),
+        }
+    }
+
+    /// The best level of this processor, or what `NEARJOIN_SIMD` says.
+    ///
+    /// # Errors
+    /// If the variable names no level, or one that this processor does not have.
+    pub fn detect() -> Result<Self> {
+        match std::env::var("NEARJOIN_SIMD") {
+            Ok(name) if !name.is_empty() && name != "auto" => {
+                let level: SimdLevel = name.parse()?;
+                if !level.is_available() {
+                    return Err(Error::Device {
+                        device: "cpu",
+                        reason: format!(
+                            "NEARJOIN_SIMD asks for {level}, which this processor does not have"
+                        ),
+                    });
+                }
+                Ok(level)
+            }
+            _ => Ok(Self::best()),
+        }
+    }
+
+    fn best() -> Self {
+        let available = Self::ALL.iter().rev().find(|level| level.is_available());
+        *available.unwrap_or(&SimdLevel::Scalar)
+    }
+}
+
+impl fmt::Display for SimdLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            SimdLevel::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => "avx512",
+        })
+    }
+}
+
+impl FromStr for SimdLevel {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.iter().find(|level| level.to_string() == name);
+        known.copied().ok_or_else(|| Error::UnknownName {
+            what: "SIMD level",
+            name: name.into(),
+            known: "scalar, avx2, avx512, auto",
+        })
+    }
+}
+
+/// Instantiates every kernel for one instruction set: `#[target_feature]`, then the
+/// vector types of `f32` and `f64`.
+macro_rules! level {
+    ($(#[$features:meta])? $f32:ty, $f64:ty) => {
+        mod instances {
+            use super::*;
+            use crate::exec::cpu::kernel::generic;
+            use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
+            use crate::exec::cpu::kernel::{BoxJob, Job, Kernels, Lanes, Open, SimdLevel};
+            use crate::metric::Metric;
+
+            // SAFETY of every function here: the caller must have made sure that the
+            // processor has the features of the attribute, and pass checked jobs.
+
+            $(#[$features])?
+            unsafe fn count_f32<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f32>, counts: &mut [u64], open: &mut Vec<Open>,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::count::<$f32, N, D, EXACT>(job, counts, open) }
+            }
+            $(#[$features])?
+            unsafe fn count_f64<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f64>, counts: &mut [u64], open: &mut Vec<Open>,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::count::<$f64, N, D, EXACT>(job, counts, open) }
+            }
+            $(#[$features])?
+            unsafe fn rows_f32<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f32>, own: &[u32], rows: &mut [Vec<u32>], open: &mut Vec<Open>,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::rows::<$f32, N, D, EXACT>(job, own, rows, open) }
+            }
+            $(#[$features])?
+            unsafe fn rows_f64<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f64>, own: &[u32], rows: &mut [Vec<u32>], open: &mut Vec<Open>,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::rows::<$f64, N, D, EXACT>(job, own, rows, open) }
+            }
+            $(#[$features])?
+            unsafe fn boxes_f32<N: Norm>(job: &BoxJob<'_, f32>) -> (u32, u32) {
+                // SAFETY: as above.
+                unsafe { generic::boxes::<$f32, N>(job) }
+            }
+            $(#[$features])?
+            unsafe fn boxes_f64<N: Norm>(job: &BoxJob<'_, f64>) -> (u32, u32) {
+                // SAFETY: as above.
+                unsafe { generic::boxes::<$f64, N>(job) }
+            }
+            $(#[$features])?
+            unsafe fn localize(from: *const f64, len: usize, origin: f64, to: *mut f32) {
+                // SAFETY: as above; the caller checks the lengths.
+                unsafe { generic::localize(from, len, origin, to) }
+            }
+            $(#[$features])?
+            unsafe fn spread(values: &[f32]) -> f32 {
+                generic::spread(values)
+            }
+            $(#[$features])?
+            unsafe fn distances<T: crate::scalar::Scalar>(
+                metric: Metric, coords: &[T], stride: usize, query: &[T], positions: &[u32],
+                out: &mut Vec<T>,
+            ) {
+                generic::distances(metric, coords, stride, query, positions, out)
+            }
+
+            macro_rules! by_dimension {
+                ($dim:expr, $count:ident, $rows:ident, $norm:ty, $exact:expr) => {
+                    match $dim {
+                        1 => by_dimension!(@ $count, $rows, $norm, 1, $exact),
+                        2 => by_dimension!(@ $count, $rows, $norm, 2, $exact),
+                        3 => by_dimension!(@ $count, $rows, $norm, 3, $exact),
+                        4 => by_dimension!(@ $count, $rows, $norm, 4, $exact),
+                        5 => by_dimension!(@ $count, $rows, $norm, 5, $exact),
+                        6 => by_dimension!(@ $count, $rows, $norm, 6, $exact),
+                        7 => by_dimension!(@ $count, $rows, $norm, 7, $exact),
+                        8 => by_dimension!(@ $count, $rows, $norm, 8, $exact),
+                        _ => by_dimension!(@ $count, $rows, $norm, 0, $exact),
+                    }
+                };
+                (@ $count:ident, $rows:ident, $norm:ty, $d:literal, $exact:expr) => {
+                    Lanes { count: $count::<$norm, $d, { $exact }>, rows: $rows::<$norm, $d, { $exact }> }
+                };
+            }
+
+            pub(in crate::exec::cpu::kernel) fn kernels_f32(
+                level: SimdLevel, metric: Metric, dim: usize,
+            ) -> Kernels<f32> {
+                const FUSED: bool = <$f32 as Vector>::FUSED;
+                let (exact, boxes) = match metric {
+                    Metric::L2 => (by_dimension!(dim, count_f32, rows_f32, L2, FUSED), boxes_f32::<L2> as _),
+                    Metric::L1 => (by_dimension!(dim, count_f32, rows_f32, L1, FUSED), boxes_f32::<L1> as _),
+                    Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, Linf, FUSED), boxes_f32::<Linf> as _),
+                };
+                let distances = distances::<f32>;
+                Kernels { level, fused: FUSED, exact, filter: None, metric, boxes, localize, spread, distances }
+            }
+
+            pub(in crate::exec::cpu::kernel) fn kernels_f64(
+                level: SimdLevel, metric: Metric, dim: usize,
+            ) -> Kernels<f64> {
+                const FUSED: bool = <$f64 as Vector>::FUSED;
+                let (exact, filter, boxes) = match metric {
+                    Metric::L2 => (
+                        by_dimension!(dim, count_f64, rows_f64, L2, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, L2, false),
+                        boxes_f64::<L2> as _,
+                    ),
+                    Metric::L1 => (
+                        by_dimension!(dim, count_f64, rows_f64, L1, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, L1, false),
+                        boxes_f64::<L1> as _,
+                    ),
+                    Metric::Linf => (
+                        by_dimension!(dim, count_f64, rows_f64, Linf, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, Linf, false),
+                        boxes_f64::<Linf> as _,
+                    ),
+                };
+                let (filter, distances) = (Some(filter), distances::<f64>);
+                Kernels { level, fused: FUSED, exact, filter, metric, boxes, localize, spread, distances }
+            }
+        }
+        pub(super) use instances::{kernels_f32, kernels_f64};
+    };
+}
+pub(crate) use level;

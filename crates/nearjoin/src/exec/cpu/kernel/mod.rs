@@ -1,0 +1,231 @@
+//! The inner loops, in every instruction set, behind safe functions.
+//!
+//! Nothing outside this folder names an intrinsic. [`Kernels`] is chosen once per join
+//! for an instruction set, a metric and a dimension; its methods check what the loops
+//! rely on and then run them. Decisions are exact where the lanes have the points' type
+//! and fused arithmetic; elsewhere pairs too close to ε come back as [`Open`], for the
+//! caller to decide with [`Kernels::distances`].
+#![allow(unsafe_code)]
+
+mod generic;
+mod level;
+mod scalar;
+mod vector;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use level::SimdLevel;
+pub(crate) use level::level;
+
+use crate::metric::Metric;
+use crate::scalar::Scalar;
+
+/// Columns of candidates are padded to whole multiples of this many points.
+pub(crate) const PAD: usize = 16;
+
+/// A tile of candidates against a block of queries.
+pub(crate) struct Job<'a, L> {
+    /// One column per dimension, `stride` apart; beyond `len` each holds NaN up to the
+    /// next multiple of [`PAD`].
+    pub(crate) coords: &'a [L],
+    pub(crate) stride: usize,
+    pub(crate) len: usize,
+    /// The candidates' names, padded like a column; may be empty for counting.
+    pub(crate) labels: &'a [u32],
+    /// The queries, row after row.
+    pub(crate) queries: &'a [L],
+    pub(crate) count: usize,
+    pub(crate) dim: usize,
+    /// At most this: a match.
+    pub(crate) sure: L,
+    /// Above this: no match.
+    pub(crate) maybe: L,
+}
+
+impl<L> Job<'_, L> {
+    fn check(&self) {
+        let padded = self.len.next_multiple_of(PAD);
+        assert!(padded <= self.stride && self.dim * self.stride <= self.coords.len());
+        assert!(self.count * self.dim <= self.queries.len());
+    }
+}
+
+/// A pair that the lanes could not decide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    /// Which query of the block.
+    pub(crate) query: u32,
+    /// Which candidate of the tile.
+    pub(crate) candidate: u32,
+}
+
+/// Up to 16 bounding boxes against the box of a block of queries.
+pub(crate) struct BoxJob<'a, T> {
+    pub(crate) lo: &'a [T],
+    pub(crate) hi: &'a [T],
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) query_lo: &'a [T],
+    pub(crate) query_hi: &'a [T],
+    pub(crate) dim: usize,
+    pub(crate) skip_above: T,
+    pub(crate) take_below: T,
+}
+
+impl<T> BoxJob<'_, T> {
+    fn check(&self) {
+        assert!(self.count <= 16 && self.first + 16 <= self.stride);
+        let columns = self.dim * self.stride;
+        assert!(columns <= self.lo.len() && columns <= self.hi.len());
+        assert!(self.dim <= self.query_lo.len() && self.dim <= self.query_hi.len());
+    }
+}
+
+type CountFn<L> = unsafe fn(&Job<'_, L>, &mut [u64], &mut Vec<Open>);
+type RowsFn<L> = unsafe fn(&Job<'_, L>, &[u32], &mut [Vec<u32>], &mut Vec<Open>);
+type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>) -> (u32, u32);
+type LocalizeFn = unsafe fn(*const f64, usize, f64, *mut f32);
+type SpreadFn = unsafe fn(&[f32]) -> f32;
+type DistancesFn<T> = unsafe fn(Metric, &[T], usize, &[T], &[u32], &mut Vec<T>);
+
+/// The loops over lanes of one type.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes<L> {
+    count: CountFn<L>,
+    rows: RowsFn<L>,
+}
+
+impl<L: Scalar> Lanes<L> {
+    /// Adds to `counts[q]` the matches of query `q`; undecided ones go to `open`.
+    pub(crate) fn count(&self, job: &Job<'_, L>, counts: &mut [u64], open: &mut Vec<Open>) {
+        job.check();
+        assert!(job.count <= counts.len());
+        // SAFETY: the job is checked, and `Kernels::new` has made sure that the
+        // processor has the instruction set.
+        unsafe { (self.count)(job, counts, open) }
+    }
+
+    /// Appends to `rows[q]` the labels that match query `q`, except `own[q]`.
+    pub(crate) fn rows(
+        &self,
+        job: &Job<'_, L>,
+        own: &[u32],
+        rows: &mut [Vec<u32>],
+        open: &mut Vec<Open>,
+    ) {
+        job.check();
+        assert!(job.len.next_multiple_of(PAD) <= job.labels.len());
+        assert!(job.count <= own.len() && job.count <= rows.len());
+        // SAFETY: as for `count`, and labels are padded.
+        unsafe { (self.rows)(job, own, rows, open) }
+    }
+}
+
+/// Every loop that a join over points of type `T` needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels<T> {
+    /// The instruction set that was chosen.
+    pub(crate) level: SimdLevel,
+    /// Whether `exact` leaves nothing open.
+    pub(crate) fused: bool,
+    /// Lanes of the points' own type.
+    pub(crate) exact: Lanes<T>,
+    /// Lanes of `f32` that filter `f64` points.
+    pub(crate) filter: Option<Lanes<f32>>,
+    metric: Metric,
+    boxes: BoxesFn<T>,
+    localize: LocalizeFn,
+    spread: SpreadFn,
+    distances: DistancesFn<T>,
+}
+
+impl<T: Scalar> Kernels<T> {
+    /// The kernels for a level that [`SimdLevel::is_available`].
+    pub(crate) fn new(level: SimdLevel, metric: Metric, dim: usize) -> Self {
+        assert!(level.is_available());
+        T::kernels(level, metric, dim)
+    }
+
+    /// Which of the boxes may hold a match, and which nothing but matches.
+    pub(crate) fn boxes(&self, job: &BoxJob<'_, T>) -> (u32, u32) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.boxes)(job) }
+    }
+
+    /// Writes `from[..len] − origin` to the front of `to`, as `f32`.
+    ///
+    /// Both slices must be as long as `len` rounded up to [`PAD`].
+    pub(crate) fn localize(&self, from: &[f64], len: usize, origin: f64, to: &mut [f32]) {
+        let padded = len.next_multiple_of(PAD);
+        assert!(padded <= from.len() && padded <= to.len());
+        // SAFETY: both have room for whole chunks of 16; the level is available.
+        unsafe { (self.localize)(from.as_ptr(), len, origin, to.as_mut_ptr()) }
+    }
+
+    /// The largest absolute value.
+    pub(crate) fn spread(&self, values: &[f32]) -> f32 {
+        // SAFETY: the level is available.
+        unsafe { (self.spread)(values) }
+    }
+
+    /// Accumulated distances, in the deciding arithmetic, of `query` and the points at
+    /// `positions` in columns `stride` apart.
+    pub(crate) fn distances(
+        &self,
+        coords: &[T],
+        stride: usize,
+        query: &[T],
+        positions: &[u32],
+        out: &mut Vec<T>,
+    ) {
+        // SAFETY: the level is available.
+        unsafe { (self.distances)(self.metric, coords, stride, query, positions, out) }
+    }
+}
+
+/// Chooses the kernels of a type. Part of the sealed [`Scalar`].
+pub trait Dispatch: Sized {
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<Self>;
+    /// The same slice, where the type is `f64`: it can be filtered in `f32`.
+    #[doc(hidden)]
+    fn as_f64(values: &[Self]) -> Option<&[f64]>;
+}
+
+impl Dispatch for f32 {
+    fn as_f64(_: &[f32]) -> Option<&[f64]> {
+        None
+    }
+    #[allow(private_interfaces)]
+    fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f32> {
+        match level {
+            SimdLevel::Scalar => scalar::kernels_f32(level, metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::kernels_f32(level, metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::kernels_f32(level, metric, dim),
+        }
+    }
+}
+
+impl Dispatch for f64 {
+    fn as_f64(values: &[f64]) -> Option<&[f64]> {
+        Some(values)
+    }
+    #[allow(private_interfaces)]
+    fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f64> {
+        match level {
+            SimdLevel::Scalar => scalar::kernels_f64(level, metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::kernels_f64(level, metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::kernels_f64(level, metric, dim),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The small vector trait that every kernel is written over.
+
+use crate::scalar::Scalar;
+
+/// A SIMD register of `f32` or `f64`, with the few operations the joins need.
+///
+/// Masks have one bit per lane, lane 0 lowest.
+///
+/// # Safety
+/// Every function requires that the running processor has the instruction set of the
+/// implementing type; pointers must be valid for `LANES` elements, aligned or not.
+#[allow(clippy::missing_safety_doc)]
+pub(super) trait Vector: Copy {
+    type Lane: Scalar;
+    /// `LANES` values of `u32`: the names of the candidates in the lanes.
+    type Labels: Copy;
+    const LANES: usize;
+    /// Whether `mul_add` rounds once. Where it does not, decisions near ε are left open.
+    const FUSED: bool;
+
+    unsafe fn splat(x: Self::Lane) -> Self;
+    unsafe fn load(from: *const Self::Lane) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn sub(self, other: Self) -> Self;
+    unsafe fn abs(self) -> Self;
+    /// `if self > other { self } else { other }`: a NaN on the right stays a NaN.
+    unsafe fn max(self, other: Self) -> Self;
+    unsafe fn mul_add(self, b: Self, c: Self) -> Self;
+    /// Lanes in which `self ≤ other`; false where either is NaN.
+    unsafe fn le(self, other: Self) -> u32;
+
+    unsafe fn splat_label(label: u32) -> Self::Labels;
+    unsafe fn load_labels(from: *const u32) -> Self::Labels;
+    unsafe fn labels_ne(a: Self::Labels, b: Self::Labels) -> u32;
+    /// Writes the labels of the lanes in `mask`, packed, to `to`. May write up to
+    /// `LANES` elements, whatever the mask.
+    unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
+}
+
+/// One step of a metric, over lanes.
+pub(super) trait Norm {
+    /// # Safety
+    /// As for [`Vector`].
+    unsafe fn step<V: Vector>(acc: V, difference: V) -> V;
+}
+
+pub(super) struct L2;
+pub(super) struct L1;
+pub(super) struct Linf;
+
+impl Norm for L2 {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(acc: V, difference: V) -> V {
+        // SAFETY: the caller promises the instruction set.
+        unsafe { difference.mul_add(difference, acc) }
+    }
+}
+
+impl Norm for L1 {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(acc: V, difference: V) -> V {
+        // SAFETY: the caller promises the instruction set.
+        unsafe { acc.add(difference.abs()) }
+    }
+}
+
+impl Norm for Linf {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(acc: V, difference: V) -> V {
+        // SAFETY: the caller promises the instruction set.
+        unsafe { acc.max(difference.abs()) }
+    }
+}
