@@ -1,0 +1,259 @@
+//! Large arrays in huge pages, and rows written into them by many threads.
+//!
+//! Fresh memory in pages of 4 KiB costs more to touch than most joins take. Arrays of
+//! a megabyte and more are mapped on their own, aligned to 2 MiB and marked for huge pages.
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicU64;
+
+use crate::error::{Error, Result};
+
+/// A number for which all bits zero is the value 0. Sealed: its module is private.
+pub trait Zeroable: Copy + Send + Sync + 'static {}
+impl Zeroable for u32 {}
+impl Zeroable for u64 {}
+impl Zeroable for f32 {}
+impl Zeroable for f64 {}
+
+/// An array of numbers, in huge pages where it is large.
+///
+/// It is a slice in all respects but how its memory was obtained.
+pub struct Buffer<T> {
+    memory: Memory<T>,
+}
+
+enum Memory<T> {
+    Owned(Vec<T>),
+    #[cfg(unix)]
+    Mapped(Mapping<T>),
+}
+
+#[cfg(unix)]
+struct Mapping<T> {
+    base: *mut libc::c_void,
+    mapped: usize,
+    data: *mut T,
+    len: usize,
+}
+
+// SAFETY: a mapping is owned memory, as a `Vec` is.
+#[cfg(unix)]
+unsafe impl<T: Send> Send for Mapping<T> {}
+// SAFETY: as above; shared access only reads.
+#[cfg(unix)]
+unsafe impl<T: Sync> Sync for Mapping<T> {}
+
+#[cfg(unix)]
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `mapped` are what `mmap` returned, unmapped once.
+        unsafe { libc::munmap(self.base, self.mapped) };
+    }
+}
+
+const HUGE_PAGE: usize = 2 << 20;
+const SMALL_PAGE: usize = 4096;
+
+impl<T: Zeroable> Buffer<T> {
+    /// `len` zeros. Pages are not touched yet where the memory is mapped.
+    pub(crate) fn zeroed(len: usize) -> Result<Self> {
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| bytes < isize::MAX as usize / 2)
+            .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+        #[cfg(unix)]
+        if bytes >= HUGE_PAGE / 2 {
+            return Ok(Buffer {
+                memory: Memory::Mapped(Mapping::new(len, bytes)?),
+            });
+        }
+        let mut owned = Vec::new();
+        owned
+            .try_reserve_exact(len)
+            .map_err(|_| Error::OutOfMemory { bytes })?;
+        // SAFETY: every `Zeroable` is a number, for which all bits zero is the value 0.
+        owned.resize(len, unsafe { core::mem::zeroed() });
+        Ok(Buffer {
+            memory: Memory::Owned(owned),
+        })
+    }
+
+    /// `len` zeros in pages that all threads of the pool have touched, so that later
+    /// writes meet no page fault.
+    pub(crate) fn faulted_in(len: usize) -> Result<Self> {
+        use rayon::prelude::*;
+        let mut buffer = Self::zeroed(len)?;
+        let per_page = SMALL_PAGE / size_of::<T>();
+        buffer
+            .par_chunks_mut(HUGE_PAGE / size_of::<T>())
+            .for_each(|huge_page| {
+                for at in (0..huge_page.len()).step_by(per_page) {
+                    // SAFETY: a valid element; all bits zero is the value 0. The write is
+                    // volatile so that it is made although it changes nothing.
+                    unsafe { core::ptr::write_volatile(&mut huge_page[at], core::mem::zeroed()) };
+                }
+            });
+        Ok(buffer)
+    }
+
+    /// Copies into a `Vec`, for callers that need one.
+    pub fn to_vec(&self) -> Vec<T> {
+        self[..].to_vec()
+    }
+}
+
+#[cfg(unix)]
+impl<T> Mapping<T> {
+    fn new(len: usize, bytes: usize) -> Result<Self> {
+        let mapped = bytes + HUGE_PAGE;
+        // SAFETY: an anonymous private mapping at an address of the system's choice.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(Error::OutOfMemory { bytes });
+        }
+        let offset = base.align_offset(HUGE_PAGE);
+        // SAFETY: `offset` is below `HUGE_PAGE`, which the mapping has to spare.
+        let data = unsafe { base.byte_add(offset) };
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range lies in the mapping. The advice may be refused: then the
+        // pages are small and everything else is the same.
+        unsafe {
+            libc::madvise(data, bytes, libc::MADV_HUGEPAGE)
+        };
+        Ok(Mapping {
+            base,
+            mapped,
+            data: data.cast(),
+            len,
+        })
+    }
+}
+
+impl<T> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.memory {
+            Memory::Owned(owned) => owned,
+            // SAFETY: the mapping holds `len` elements, zero or written since.
+            #[cfg(unix)]
+            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts(map.data, map.len) },
+        }
+    }
+}
+
+impl<T> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.memory {
+            Memory::Owned(owned) => owned,
+            // SAFETY: as for `deref`, and the borrow is unique.
+            #[cfg(unix)]
+            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts_mut(map.data, map.len) },
+        }
+    }
+}
+
+impl<T> Default for Buffer<T> {
+    fn default() -> Self {
+        Buffer {
+            memory: Memory::Owned(Vec::new()),
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self[..], f)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Buffer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+/// A slice into which threads write rows that do not overlap.
+pub(crate) struct RowWriter<'a, T> {
+    data: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: writing from many threads is what `write` is for; it asks its caller for
+// ranges that do not overlap.
+unsafe impl<T: Send> Sync for RowWriter<'_, T> {}
+
+impl<'a, T: Copy> RowWriter<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        RowWriter {
+            data: slice.as_mut_ptr(),
+            len: slice.len(),
+            slice: PhantomData,
+        }
+    }
+
+    /// Copies `row` to the elements from `at` on.
+    ///
+    /// # Safety
+    /// No two calls on one writer may cover the same element.
+    ///
+    /// # Panics
+    /// If the row does not fit the slice.
+    #[inline]
+    pub(crate) unsafe fn write(&self, at: usize, row: &[T]) {
+        assert!(at <= self.len && row.len() <= self.len - at);
+        // SAFETY: in bounds by the assertion; the caller promises that nobody else
+        // writes these elements, and the unique borrow that nobody reads them.
+        unsafe { core::ptr::copy_nonoverlapping(row.as_ptr(), self.data.add(at), row.len()) };
+    }
+}
+
+/// The same numbers, open to stores from many threads.
+pub(crate) fn as_atomic(numbers: &mut [u64]) -> &[AtomicU64] {
+    const { assert!(align_of::<u64>() == align_of::<AtomicU64>()) };
+    // SAFETY: both types have the same size and bit validity, and here the same
+    // alignment; the unique borrow lasts as long as the shared one that it becomes.
+    unsafe { &*(numbers as *mut [u64] as *const [AtomicU64]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_every_size_are_zero_and_writable() {
+        for len in [0, 1, 1000, HUGE_PAGE / 4 + 3, 3 * HUGE_PAGE / 4 + 1] {
+            let mut buffer = Buffer::<u32>::faulted_in(len).unwrap();
+            assert!(buffer.iter().all(|&x| x == 0) && buffer.len() == len);
+            if let Some(last) = buffer.last_mut() {
+                *last = 7;
+                assert_eq!(buffer.to_vec()[len - 1], 7);
+            }
+        }
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(matches!(
+            Buffer::<u64>::zeroed(usize::MAX / 4),
+            Err(Error::OutOfMemory { .. })
+        ));
+        assert!(matches!(
+            Buffer::<u64>::zeroed(1 << 58),
+            Err(Error::OutOfMemory { .. })
+        ));
+    }
+}
