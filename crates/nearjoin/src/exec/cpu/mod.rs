@@ -1,0 +1,6 @@
+//! The CPU engine: a pool of threads over one queue, and the SIMD kernels.
+
+pub(crate) mod epsilon;
+pub(crate) mod kernel;
+pub(crate) mod pool;
+mod tile;

@@ -1,0 +1,163 @@
+//! Candidates gathered into a small contiguous tile, and what ε means in its arithmetic.
+
+use super::kernel::{Kernels, PAD};
+use crate::index::{Layout, Run};
+use crate::metric::{Metric, Threshold};
+use crate::scalar::Scalar;
+
+/// Bytes of coordinates in a tile: it should stay in the first-level cache with the
+/// rows that are written beside it.
+const TILE_BYTES: usize = 24 << 10;
+
+/// Candidates of one block, column by column.
+#[derive(Debug)]
+pub(super) struct Tile<L> {
+    pub(super) coords: Vec<L>,
+    pub(super) labels: Vec<u32>,
+    pub(super) stride: usize,
+    pub(super) len: usize,
+    capacity: usize,
+    /// Where each gathered run begins in the tile, and at which position.
+    pieces: Vec<(u32, u32)>,
+}
+
+impl<L: Scalar> Tile<L> {
+    pub(super) fn new(dim: usize) -> Self {
+        let capacity = (TILE_BYTES / (dim * size_of::<L>())).clamp(128, 2048) / PAD * PAD;
+        let stride = capacity + 2 * PAD;
+        Tile {
+            coords: vec![L::ZERO; stride * dim],
+            labels: vec![0; stride],
+            stride,
+            len: 0,
+            capacity,
+            pieces: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+        self.pieces.clear();
+    }
+
+    /// Takes as many points of `run` as there is room for; returns how many.
+    pub(super) fn gather<T: Scalar>(
+        &mut self,
+        layout: &Layout<T>,
+        run: Run,
+        column: impl Fn(usize, &[T], usize, &mut [L]),
+    ) -> usize {
+        let taken = run.len().min(self.capacity - self.len);
+        let start = run.start as usize;
+        for j in 0..layout.dim() {
+            let to = &mut self.coords[j * self.stride + self.len..(j + 1) * self.stride];
+            column(j, &layout.column(j)[start..], taken, to);
+        }
+        self.pieces.push((self.len as u32, run.start));
+        self.len += taken;
+        taken
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len == self.capacity
+    }
+
+    /// Fills every column with NaN up to a whole vector: such candidates never match.
+    pub(super) fn pad(&mut self, dim: usize) {
+        let padded = self.len.next_multiple_of(PAD);
+        let nan = L::from_f64(f64::NAN);
+        for j in 0..dim {
+            self.coords[j * self.stride..][self.len..padded].fill(nan);
+        }
+    }
+
+    /// The position of a candidate in the layout.
+    pub(super) fn position(&self, candidate: u32) -> u32 {
+        let piece = self
+            .pieces
+            .partition_point(|&(start, _)| start <= candidate)
+            - 1;
+        let (start, position) = self.pieces[piece];
+        position + (candidate - start)
+    }
+}
+
+/// At most `sure`: a match; above `maybe`: none; between: open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Band<L> {
+    pub(super) sure: L,
+    pub(super) maybe: L,
+}
+
+impl<T: Scalar> Band<T> {
+    /// For lanes of the points' own type.
+    pub(super) fn exact(kernels: &Kernels<T>, threshold: &Threshold<T>, dim: usize) -> Self {
+        if kernels.fused {
+            return Band {
+                sure: threshold.bound,
+                maybe: threshold.bound,
+            };
+        }
+        let (sure, maybe) = threshold.band(dim);
+        let nudge = 1.0 + 4.0 * T::UNIT_ROUNDOFF;
+        Band {
+            sure: T::from_f64(sure / nudge),
+            maybe: T::from_f64(maybe * nudge),
+        }
+    }
+}
+
+/// Decides `f64` pairs in `f32` lanes, over coordinates relative to the block.
+///
+/// Let `s` bound every relative coordinate. Rounding one to `f32` errs by at most
+/// `s·2⁻²⁴`, subtracting two of them by `2s·2⁻²⁴` more: each difference is off by at most
+/// `s·2⁻²²`. By the triangle inequality the vector of differences is off by at most the
+/// norm of that error, `E`, whatever the metric. So a pair whose computed distance is
+/// above `ε + E` cannot match and one at most `ε − E` must; `relative` covers the rounding
+/// of the accumulation itself, and that of the `f64` arithmetic that would have decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filter {
+    metric: Metric,
+    eps: f64,
+    /// `E / s`.
+    error: f64,
+    relative: f64,
+}
+
+impl Filter {
+    /// None where ε is so small or large that squares in `f32` under- or overflow.
+    pub(super) fn new<T: Scalar>(threshold: &Threshold<T>, dim: usize) -> Option<Self> {
+        let eps = threshold.eps.to_f64();
+        let unit = f64::from(f32::EPSILON) / 2.0;
+        let norm_of_ones = match threshold.metric {
+            Metric::L2 => (dim as f64).sqrt(),
+            Metric::L1 => dim as f64,
+            Metric::Linf => 1.0,
+        };
+        let filter = Filter {
+            metric: threshold.metric,
+            eps,
+            error: 4.25 * unit * norm_of_ones,
+            relative: (4 * dim + 16) as f64 * unit,
+        };
+        (1e-12..1e12).contains(&eps).then_some(filter)
+    }
+
+    /// The band for coordinates up to `spread`, unless it is too wide to be of use.
+    pub(super) fn band(&self, spread: f32) -> Option<Band<f32>> {
+        let error = self.error * f64::from(spread);
+        // Also false for a spread that is not a number.
+        if !(error <= self.eps / 8.0 && spread <= 1e12) {
+            return None;
+        }
+        let (lo, hi) = (self.eps - error, self.eps + error);
+        let (lo, hi) = match self.metric {
+            Metric::L2 => (lo * lo, hi * hi),
+            Metric::L1 | Metric::Linf => (lo, hi),
+        };
+        Some(Band {
+            sure: (lo * (1.0 - self.relative)) as f32,
+            maybe: (hi * (1.0 + self.relative)) as f32,
+        })
+    }
+}
