@@ -1,0 +1,183 @@
+//! Which strategy, in which shape, from estimated costs.
+
+use super::estimate::{self, Cost};
+use crate::index::grid::{Axis, Shape};
+use crate::index::{directory, order};
+use crate::join::Strategy;
+use crate::summary::Summary;
+
+/// The most dimensions a grid indexes.
+const MAX_AXES: usize = 6;
+/// Cells of the axis along the rows are finer than ε by this factor: it costs nothing
+/// but a longer table, and runs end closer to where they must.
+const FINER_ALONG: f64 = 4.0;
+/// Cells are this much wider than ε, so that rounding never puts two points within ε
+/// more than one cell apart.
+const MARGIN: f64 = 1.0 + 1e-6;
+
+/// One strategy with its shape and its cost.
+#[derive(Clone, Debug)]
+pub(crate) struct Alternative {
+    pub(crate) strategy: Strategy,
+    pub(crate) cost: Cost,
+    pub(crate) detail: Detail,
+}
+
+/// What a strategy's index will look like.
+#[derive(Clone, Debug)]
+pub(crate) enum Detail {
+    Brute,
+    Directory(directory::Shape),
+    Grid(Shape),
+    /// Dimensions in the order of their selectivity.
+    Ego(Vec<usize>),
+}
+
+/// Options that shape an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shaping {
+    pub(crate) levels: usize,
+    pub(crate) fanout: usize,
+    /// UNICOMP needs cells of a whole ε along every axis.
+    pub(crate) whole_cells: bool,
+}
+
+/// Every strategy, the cheapest first.
+pub(crate) fn alternatives(
+    summary: &Summary,
+    shaping: Shaping,
+    neighbors: f64,
+) -> Vec<Alternative> {
+    let dims = by_selectivity(summary);
+    let mut all = vec![
+        Alternative {
+            strategy: Strategy::Brute,
+            cost: estimate::brute(summary),
+            detail: Detail::Brute,
+        },
+        directory(summary, &dims, shaping),
+        grid(summary, &dims, shaping),
+        ego(summary, &dims, neighbors),
+    ];
+    all.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
+    all
+}
+
+/// Dimensions, the one that tells most pairs apart first.
+fn by_selectivity(summary: &Summary) -> Vec<usize> {
+    let selectivity = |j: usize| {
+        let (lo, hi) = summary.extents[j];
+        // The extent breaks ties that the sample cannot.
+        (summary.fraction(&[(j, summary.reach)]), -(hi - lo))
+    };
+    let mut dims: Vec<(usize, (f64, f64))> =
+        (0..summary.dim).map(|j| (j, selectivity(j))).collect();
+    dims.sort_by(|a, b| a.1.0.total_cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1)));
+    dims.into_iter().map(|(j, _)| j).collect()
+}
+
+fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
+    let dims: Vec<usize> = dims.iter().copied().take(shaping.levels).collect();
+    let cost = estimate::directory(summary, &dims, shaping.fanout);
+    let shape = directory::Shape {
+        dims,
+        fanout: shaping.fanout,
+    };
+    Alternative {
+        strategy: Strategy::Directory,
+        cost,
+        detail: Detail::Directory(shape),
+    }
+}
+
+fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Alternative {
+    let cost = estimate::ego(summary, dims, neighbors);
+    Alternative {
+        strategy: Strategy::Ego,
+        cost,
+        detail: Detail::Ego(dims.to_vec()),
+    }
+}
+
+/// The cheapest grid: how many dimensions to index, and how wide the cells.
+fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
+    let mut best: Option<(Cost, Shape)> = None;
+    for indexed in 1..=dims.len().min(MAX_AXES) {
+        for factor in [1.0, 4.0, 16.0] {
+            let Some(shape) = shape(summary, &dims[..indexed], factor, shaping) else {
+                continue;
+            };
+            let cost = estimate::grid(summary, &shape.axes);
+            if best
+                .as_ref()
+                .is_none_or(|(least, _)| cost.per_query < least.per_query)
+            {
+                best = Some((cost, shape));
+            }
+        }
+    }
+    let (cost, shape) = best.unwrap_or_else(|| {
+        (
+            estimate::brute(summary),
+            Shape {
+                axes: vec![axis(summary, 0, f64::INFINITY, 1)],
+            },
+        )
+    });
+    Alternative {
+        strategy: Strategy::Grid,
+        cost,
+        detail: Detail::Grid(shape),
+    }
+}
+
+/// A grid over `dims` with cells of about `factor` ε, or wider where keys run out of bits.
+fn shape(summary: &Summary, dims: &[usize], factor: f64, shaping: Shaping) -> Option<Shape> {
+    let width = summary.reach * MARGIN * factor;
+    let points = summary.left.max(summary.right);
+    let bits = (63 - order::id_bits(points)) / dims.len() as u32;
+    let most = 1u64 << bits.min(31);
+    if !width.is_finite() {
+        return None;
+    }
+    let (&along, slow) = dims.split_last()?;
+    let mut axes: Vec<Axis> = slow
+        .iter()
+        .map(|&j| axis(summary, j, width, most))
+        .collect();
+    let finer = if shaping.whole_cells {
+        1.0
+    } else {
+        FINER_ALONG
+    };
+    let fine = axis(summary, along, width / finer, most);
+    let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
+    let dense = 2.0 * summary.right as f64;
+    let coarse = axis(summary, along, width, most);
+    // A finer table must not be what pushes it out of a dense one.
+    let affordable = cells * fine.cells as f64 <= dense || cells * coarse.cells as f64 > dense;
+    axes.push(if affordable { fine } else { coarse });
+    Some(Shape { axes })
+}
+
+/// One axis of at most `most` cells, at least `width` wide each.
+fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
+    let (lo, hi) = summary.extents[j];
+    let extent = hi - lo;
+    if !(extent.is_finite() && extent > 0.0 && width.is_finite()) {
+        return Axis {
+            dim: j,
+            origin: if lo.is_finite() { lo } else { 0.0 },
+            width: f64::MAX,
+            cells: 1,
+        };
+    }
+    let width = width.max(extent / most as f64 * MARGIN);
+    let cells = ((extent / width).floor() as u64 + 1).min(most);
+    Axis {
+        dim: j,
+        origin: lo,
+        width,
+        cells,
+    }
+}

@@ -1,0 +1,154 @@
+//! Result sizes and costs, from the sample alone.
+//!
+//! Costs are in nanoseconds of one thread. The constants were fitted to measurements on
+//! two x86-64 machines with AVX-512; they need only be right to a factor of two, since
+//! they choose between strategies that differ by more.
+
+use crate::index::grid::Axis;
+use crate::summary::{RADII, Summary};
+
+/// One distance test, and what each dimension adds.
+const TEST: f64 = 0.08;
+const TEST_PER_DIM: f64 = 0.03;
+/// Gathering one candidate into a tile, per dimension.
+const GATHER_PER_DIM: f64 = 0.12;
+/// Looking up one row of cells.
+const LOOKUP: f64 = 6.0;
+/// Everything else a block of queries costs.
+const BLOCK: f64 = 120.0;
+/// Comparing one group of sixteen boxes with a block, per dimension.
+const BOXES_PER_DIM: f64 = 2.5;
+/// Queries in a full block.
+const QUERIES: f64 = 16.0;
+
+/// Expected neighbours per left point.
+///
+/// Where the sample holds too few pairs within ε to tell, it is asked at 2ε, 4ε and so
+/// on, and the count is scaled back by the growth it shows there.
+pub(crate) fn neighbors(summary: &Summary) -> f64 {
+    const ENOUGH: usize = 48;
+    if summary.pairs == 0 {
+        return 0.0;
+    }
+    let k = summary
+        .within
+        .iter()
+        .position(|&hits| hits >= ENOUGH)
+        .unwrap_or(RADII - 1);
+    let hits = summary.within[k] as f64;
+    let mut fraction = hits / summary.pairs as f64;
+    if k > 0 {
+        let growth = match summary.within.get(k + 1) {
+            Some(&next) if next > summary.within[k] => (next as f64 / hits.max(1.0)).log2(),
+            _ => summary.dim as f64,
+        };
+        fraction *= 0.5f64.powf(growth.clamp(0.0, summary.dim as f64) * k as f64);
+    }
+    fraction * summary.right as f64
+}
+
+/// A strategy's expected work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Distance tests per left point.
+    pub(crate) tests: f64,
+    /// Nanoseconds per left point.
+    pub(crate) per_query: f64,
+}
+
+fn test(dim: usize) -> f64 {
+    TEST + TEST_PER_DIM * dim as f64
+}
+
+/// The cost of `tests` candidates per query, gathered for `block` queries at once.
+fn tested(dim: usize, tests: f64, block: f64) -> f64 {
+    tests * (test(dim) + GATHER_PER_DIM * dim as f64 / block)
+}
+
+/// Every point against every point.
+pub(crate) fn brute(summary: &Summary) -> Cost {
+    let tests = summary.right as f64;
+    Cost {
+        tests,
+        per_query: tested(summary.dim, tests, QUERIES) + BLOCK / QUERIES,
+    }
+}
+
+/// The directory with `fanout` parts on each level.
+pub(crate) fn directory(summary: &Summary, dims: &[usize], fanout: usize) -> Cost {
+    let part = 1.0 / fanout as f64;
+    let fraction: f64 = dims
+        .iter()
+        .map(|&j| (summary.fraction(&[(j, summary.reach)]) + 2.0 * part).min(1.0))
+        .product();
+    let tests = summary.right as f64 * fraction;
+    let parts = (fanout * dims.len()) as f64 * 4.0;
+    let sort = 60.0 * dims.len() as f64;
+    Cost {
+        tests,
+        per_query: tested(summary.dim, tests, QUERIES) + (BLOCK + parts) / QUERIES + sort,
+    }
+}
+
+/// A grid of these axes, the last one along the rows.
+pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
+    let Some((along, slow)) = axes.split_last() else {
+        return brute(summary);
+    };
+    let reach = summary.reach;
+    let points = summary.right as f64;
+    // Points in the row of a query, and of those within ε along it: a block holds up
+    // to sixteen of them and may be twice as long as ε.
+    let half: Vec<_> = slow
+        .iter()
+        .map(|axis| (axis.dim, axis.width / 2.0))
+        .collect();
+    let near = [&half[..], &[(along.dim, reach)]].concat();
+    let in_row = points
+        * if half.is_empty() {
+            1.0
+        } else {
+            summary.fraction(&half)
+        };
+    let in_reach = points * summary.fraction(&near);
+    let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(QUERIES);
+    let length = reach * (block / in_reach.max(1e-9)).min(2.0);
+    let mut limits: Vec<_> = slow
+        .iter()
+        .map(|axis| (axis.dim, reach + axis.width / 2.0))
+        .collect();
+    limits.push((along.dim, reach + along.width + length / 2.0));
+    let tests = points * summary.fraction(&limits);
+    let rows: f64 = slow
+        .iter()
+        .map(|axis| (1.0 + 2.0 * (reach / axis.width).ceil()).min(axis.cells as f64))
+        .product();
+    let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
+    // A table that does not fit the cache costs a miss per row.
+    let lookup = if cells <= 2.0 * points {
+        LOOKUP
+    } else {
+        4.0 * LOOKUP
+    };
+    let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * lookup) / block + 15.0;
+    Cost { tests, per_query }
+}
+
+/// The recursive join over boxes of sixteen points.
+///
+/// Around a sphere that holds `neighbors` points, a box of sixteen is about
+/// `(16 / neighbors)^(1/dim)` of its radius wide; only boxes that cross the surface are
+/// tested.
+pub(crate) fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Cost {
+    let dim = dims.len().clamp(1, summary.dim) as f64;
+    let side = (16.0 / neighbors.max(1e-6)).powf(1.0 / dim);
+    let outer = (1.0 + 1.2 * side).powf(dim);
+    let inner = (1.0 - 1.2 * side).max(0.0).powf(dim);
+    let tests = (neighbors * (outer - inner)).min(summary.right as f64);
+    let groups = tests / 32.0 + 16.0;
+    let sort = 110.0;
+    let per_query = tested(summary.dim, tests, QUERIES)
+        + (BLOCK + groups * BOXES_PER_DIM * summary.dim as f64) / QUERIES
+        + sort;
+    Cost { tests, per_query }
+}

@@ -1,0 +1,133 @@
+//! Pure decisions over summaries: no threads, no device, no clock.
+
+pub(crate) mod budget;
+pub(crate) mod choose;
+pub(crate) mod estimate;
+
+use core::fmt;
+
+pub(crate) use budget::Budget;
+pub(crate) use choose::{Alternative, Detail, Shaping};
+
+use crate::join::Strategy;
+use crate::stats::bytes;
+use crate::summary::Summary;
+
+/// What will be done, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) chosen: Alternative,
+    /// Whether the user named the strategy.
+    pub(crate) named: bool,
+    /// Every strategy with its cost, the cheapest first.
+    pub(crate) alternatives: Vec<Alternative>,
+    /// Expected neighbours per left point.
+    pub(crate) neighbors: f64,
+    pub(crate) budget: Budget,
+    pub(crate) points: (usize, usize),
+    pub(crate) is_self: bool,
+    pub(crate) dim: usize,
+    pub(crate) extents: Vec<(f64, f64)>,
+}
+
+/// Decides from the summary and the options.
+pub(crate) fn decide(
+    summary: &Summary,
+    wanted: Strategy,
+    shaping: Shaping,
+    memory_limit: Option<u64>,
+) -> Decision {
+    let neighbors = estimate::neighbors(summary);
+    let alternatives = choose::alternatives(summary, shaping, neighbors);
+    let named = wanted != Strategy::Auto;
+    let chosen = alternatives.iter().find(|a| !named || a.strategy == wanted);
+    let chosen = chosen.unwrap_or(&alternatives[0]).clone();
+    let budget = Budget::new(memory_limit, budget::index_bytes(summary));
+    Decision {
+        chosen,
+        named,
+        alternatives,
+        neighbors,
+        budget,
+        points: (summary.left, summary.right),
+        is_self: summary.is_self,
+        dim: summary.dim,
+        extents: summary.extents.clone(),
+    }
+}
+
+impl Decision {
+    /// Expected ordered pairs.
+    pub(crate) fn pairs(&self) -> f64 {
+        self.neighbors * self.points.0 as f64
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = self.points;
+        match self.is_self {
+            true => writeln!(
+                f,
+                "join {left} points with themselves, dimension {}",
+                self.dim
+            )?,
+            false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim)?,
+        }
+        let why = if self.named {
+            "as asked"
+        } else {
+            "cheapest by estimate"
+        };
+        writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
+        match &self.chosen.detail {
+            Detail::Brute => writeln!(f, "  every point is a candidate")?,
+            Detail::Directory(shape) => writeln!(
+                f,
+                "  {} levels of {} parts over dimensions {:?}",
+                shape.dims.len(),
+                shape.fanout,
+                shape.dims
+            )?,
+            Detail::Grid(shape) => {
+                for axis in &shape.axes {
+                    writeln!(
+                        f,
+                        "  dimension {}: {} cells of {:.6}",
+                        axis.dim, axis.cells, axis.width
+                    )?;
+                }
+            }
+            Detail::Ego(dims) => {
+                let first: Vec<_> = dims.iter().take(8).collect();
+                writeln!(f, "  ε-cells ordered by dimensions {first:?}")?;
+            }
+        }
+        writeln!(f, "estimated cost per point")?;
+        for Alternative { strategy, cost, .. } in &self.alternatives {
+            let mark = if *strategy == self.chosen.strategy {
+                '*'
+            } else {
+                ' '
+            };
+            writeln!(
+                f,
+                "{mark} {strategy:<10} {:>12.0} ns {:>14.0} distance tests",
+                cost.per_query, cost.tests
+            )?;
+        }
+        writeln!(
+            f,
+            "estimated result {:.3e} pairs, {:.1} neighbours per point, {} as CSR",
+            self.pairs(),
+            self.neighbors,
+            bytes((self.pairs() * 4.0 + left as f64 * 8.0) as u64)
+        )?;
+        write!(
+            f,
+            "memory: index at most {}, limit {}",
+            bytes(self.budget.index),
+            bytes(self.budget.limit)
+        )
+    }
+}
