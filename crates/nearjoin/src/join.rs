@@ -1,0 +1,549 @@
+//! The public door: options, the plan, and the run from top to bottom.
+
+use core::fmt;
+use core::str::FromStr;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::exec::cpu::epsilon::CpuJoin;
+use crate::exec::cpu::kernel::{Kernels, SimdLevel};
+use crate::exec::cpu::pool::Pool;
+use crate::index::{Index, Layout, directory, ego, grid, order};
+use crate::metric::{Metric, Threshold};
+use crate::plan::{self, Decision, Detail, Shaping};
+use crate::points::Points;
+use crate::scalar::Scalar;
+use crate::sink::{Count, Csr, CsrSink, Execution, Sink};
+use crate::stats::Stats;
+use crate::summary::Summary;
+
+/// How candidates are found. Every strategy gives the same answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// The cheapest by estimate. The default.
+    #[default]
+    Auto,
+    /// Blocked nested loops: for few points or many dimensions.
+    Brute,
+    /// The quantile directory: levels of equal parts, one dimension each.
+    Directory,
+    /// Cells of ε, the non-empty ones only.
+    Grid,
+    /// ε-grid order and a recursive join over boxes (Super-EGO).
+    Ego,
+}
+
+/// Whether each pair of a self-join is tested once or from both sides, for sinks that
+/// can profit: counts and pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DuplicateRemoval {
+    /// Each query looks at all its candidates.
+    None,
+    /// UNICOMP: cells with an odd coordinate look at their even neighbours. Only the grid
+    /// has it; other strategies do as for `LidUnicomp`.
+    Unicomp,
+    /// LID-UNICOMP: each cell looks at cells that come later in the order. The default.
+    #[default]
+    LidUnicomp,
+}
+
+/// Where a join runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Device {
+    /// Whatever is there. The default; today that is the CPU.
+    #[default]
+    Auto,
+    /// All cores, with the best vector instructions they have.
+    Cpu,
+    /// An NVIDIA GPU. Not available in this version.
+    Gpu,
+    /// CPU and GPU at once. Not available in this version.
+    Hybrid,
+}
+
+macro_rules! names {
+    ($type:ident, $what:literal, $known:literal, $($name:literal => $variant:ident),+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $($type::$variant => $name),+ })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(name: &str) -> Result<Self> {
+                match name {
+                    $($name => Ok($type::$variant),)+
+                    _ => Err(Error::UnknownName { what: $what, name: name.into(), known: $known }),
+                }
+            }
+        }
+
+        impl $type {
+            /// Every value, for tools that try them all.
+            pub const ALL: &'static [$type] = &[$($type::$variant),+];
+        }
+    };
+}
+
+names!(Strategy, "strategy", "auto, brute, directory, grid, ego",
+    "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego);
+names!(DuplicateRemoval, "duplicate removal", "none, unicomp, lid-unicomp",
+    "none" => None, "unicomp" => Unicomp, "lid-unicomp" => LidUnicomp);
+names!(Device, "device", "auto, cpu, gpu, hybrid",
+    "auto" => Auto, "cpu" => Cpu, "gpu" => Gpu, "hybrid" => Hybrid);
+
+/// The ε-join: all pairs of points within a distance ε of each other.
+///
+/// ```
+/// use nearjoin::{EpsJoin, Metric, Points, sink::CsrSink};
+///
+/// let data = [0.0f32, 0.0, 1.0, 1.0, 2.0, 2.0];
+/// let points = Points::new(&data, 2)?;
+/// let plan = EpsJoin::new(2.0).metric(Metric::L1).plan_self(&points)?;
+/// println!("{plan}");                     // what will be done, and why
+///
+/// let mut sink = CsrSink::new().sorted(true).distances(true);
+/// let stats = plan.run(&mut sink)?;
+/// let csr = sink.into_csr();
+/// assert_eq!(csr.neighbors(1), [0, 2]);
+/// assert_eq!(csr.distances(1), Some(&[2.0f32, 2.0][..]));
+/// assert_eq!(stats.pairs, 4);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EpsJoin {
+    eps: f64,
+    metric: Metric,
+    device: Device,
+    strategy: Strategy,
+    removal: DuplicateRemoval,
+    include_self: bool,
+    threads: Option<usize>,
+    memory_limit: Option<u64>,
+    directory_levels: usize,
+    directory_fanout: usize,
+}
+
+impl EpsJoin {
+    /// A join within distance `eps`, 0 or more. A pair at exactly ε matches; ε = 0 finds
+    /// duplicates. For `f32` points ε is rounded to `f32` first.
+    pub fn new(eps: f64) -> Self {
+        EpsJoin {
+            eps,
+            metric: Metric::L2,
+            device: Device::Auto,
+            strategy: Strategy::Auto,
+            removal: DuplicateRemoval::LidUnicomp,
+            include_self: false,
+            threads: None,
+            memory_limit: None,
+            directory_levels: 3,
+            directory_fanout: 16,
+        }
+    }
+
+    /// The distance. Default: [`Metric::L2`].
+    pub fn metric(mut self, metric: Metric) -> Self {
+        self.metric = metric;
+        self
+    }
+
+    /// Where to run. Default: [`Device::Auto`].
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// How to find candidates. Default: [`Strategy::Auto`].
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// How sinks that profit avoid testing a pair twice. Default:
+    /// [`DuplicateRemoval::LidUnicomp`].
+    pub fn duplicate_removal(mut self, removal: DuplicateRemoval) -> Self {
+        self.removal = removal;
+        self
+    }
+
+    /// Whether, in a self-join, each point is its own neighbour. Default: no. Duplicates
+    /// of a point are its neighbours either way.
+    pub fn include_self(mut self, include: bool) -> Self {
+        self.include_self = include;
+        self
+    }
+
+    /// Number of threads. Default: those of rayon's global pool, one per core.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Bytes that the join may use beside its input. Default: four fifths of what is
+    /// free when it is planned.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Levels and fan-out of [`Strategy::Directory`]. Default: 3 levels of 16.
+    pub fn directory(mut self, levels: usize, fanout: usize) -> Self {
+        self.directory_levels = levels;
+        self.directory_fanout = fanout;
+        self
+    }
+
+    /// Plans the join of a set with itself.
+    ///
+    /// # Errors
+    /// If ε or an option is out of range, or the device is not available.
+    pub fn plan_self<'a, T: Scalar>(&self, points: &Points<'a, T>) -> Result<Plan<'a, T>> {
+        self.plan_sides(*points, None)
+    }
+
+    /// Plans the join of two sets: for each left point, its neighbours on the right.
+    ///
+    /// # Errors
+    /// As for [`EpsJoin::plan_self`], or if the dimensions differ.
+    pub fn plan<'a, T: Scalar>(
+        &self,
+        left: &Points<'a, T>,
+        right: &Points<'a, T>,
+    ) -> Result<Plan<'a, T>> {
+        if left.dimension() != right.dimension() {
+            let (left, right) = (left.dimension(), right.dimension());
+            return Err(Error::DimensionMismatch { left, right });
+        }
+        self.plan_sides(*left, Some(*right))
+    }
+
+    fn plan_sides<'a, T: Scalar>(
+        &self,
+        left: Points<'a, T>,
+        right: Option<Points<'a, T>>,
+    ) -> Result<Plan<'a, T>> {
+        let start = Instant::now();
+        self.check()?;
+        let threshold = Threshold::new(self.metric, self.eps)?;
+        let simd = SimdLevel::detect()?;
+        let pool = Pool::new(self.threads)?;
+        let summary = pool.install(|| Summary::new(left, right, &threshold));
+        let shaping = Shaping {
+            levels: self.directory_levels,
+            fanout: self.directory_fanout,
+            whole_cells: self.removal == DuplicateRemoval::Unicomp,
+        };
+        let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit);
+        let planning = start.elapsed();
+        Ok(Plan {
+            options: self.clone(),
+            left,
+            right,
+            threshold,
+            simd,
+            pool,
+            decision,
+            planning,
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Device::Gpu | Device::Hybrid = self.device {
+            let device = if self.device == Device::Gpu {
+                "gpu"
+            } else {
+                "hybrid"
+            };
+            let reason = "this version has no GPU engine; use auto or cpu".into();
+            return Err(Error::Device { device, reason });
+        }
+        if self.threads == Some(0) {
+            return Err(Error::Option {
+                name: "threads",
+                value: 0,
+                allowed: "1 or more",
+            });
+        }
+        if !(1..=8).contains(&self.directory_levels) {
+            let value = self.directory_levels;
+            return Err(Error::Option {
+                name: "directory levels",
+                value,
+                allowed: "1 to 8",
+            });
+        }
+        let parts = self
+            .directory_fanout
+            .checked_pow(self.directory_levels as u32);
+        if self.directory_fanout < 2 || parts.is_none_or(|parts| parts > 1 << 24) {
+            let allowed = "2 or more, with at most 2^24 parts over all levels";
+            return Err(Error::Option {
+                name: "directory fan-out",
+                value: self.directory_fanout,
+                allowed,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A join that is decided but not run. It borrows the points.
+///
+/// `Display` explains the choice: the strategy with the estimated cost of each
+/// alternative, the shape of the index, the expected result and the memory.
+pub struct Plan<'a, T> {
+    options: EpsJoin,
+    left: Points<'a, T>,
+    right: Option<Points<'a, T>>,
+    threshold: Threshold<T>,
+    simd: SimdLevel,
+    pool: Pool,
+    decision: Decision,
+    planning: Duration,
+}
+
+impl<T: Scalar> Plan<'_, T> {
+    /// The strategy that will run: never [`Strategy::Auto`].
+    pub fn strategy(&self) -> Strategy {
+        self.decision.chosen.strategy
+    }
+
+    /// The instruction set that will be used.
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
+    }
+
+    /// The estimated number of ordered pairs.
+    pub fn estimated_pairs(&self) -> f64 {
+        self.decision.pairs()
+    }
+
+    /// Builds the index, joins, and fills the sink. A plan can be run again.
+    ///
+    /// # Errors
+    /// If the index or the result does not fit the memory limit, the system refuses
+    /// memory, or the sink stops the join.
+    pub fn run<S: Sink<T>>(&self, sink: &mut S) -> Result<Stats> {
+        self.decision.budget.check_index()?;
+        let start = Instant::now();
+        let join = self.pool.install(|| self.index())?;
+        let mut stats = self.stats(start.elapsed(), join.bytes() as u64);
+
+        let start = Instant::now();
+        sink.receive(&mut Execution {
+            executor: &join,
+            pool: &self.pool,
+            queries: join.queries().len(),
+            is_self: self.right.is_none(),
+            include_self: self.options.include_self,
+            expected_pairs: self.estimated_pairs(),
+            spare: self.spare(join.bytes()),
+            budget: self.decision.budget,
+            stats: &mut stats,
+        })?;
+        stats.execute = start.elapsed();
+        Ok(stats)
+    }
+
+    /// Sorts the points and builds what finds candidates among them.
+    fn index(&self) -> Result<CpuJoin<'_, T>> {
+        let right = self.right.unwrap_or(self.left);
+        let other = self.right.map(|_| self.left);
+        let (index, right, left) = match &self.decision.chosen.detail {
+            Detail::Brute => {
+                let left = other.map(|left| Layout::new(left, order::identity(left.len())?));
+                let right = Layout::new(right, order::identity(right.len())?)?;
+                (Index::Brute, right, left.transpose()?)
+            }
+            Detail::Directory(shape) => {
+                let left = other.map(|left| Layout::new(left, directory::sort(left, shape)?));
+                let ids = directory::sort(right, shape)?;
+                let directory = directory::Directory::new(shape.clone(), right, &ids);
+                (
+                    Index::Directory(directory),
+                    Layout::new(right, ids)?,
+                    left.transpose()?,
+                )
+            }
+            Detail::Grid(shape) => {
+                let sorted = grid::sort(right, shape);
+                let left_sorted = other.map(|left| grid::sort(left, shape));
+                let queries = left_sorted.as_ref().unwrap_or(&sorted);
+                let grid = grid::Grid::new(shape.clone(), &sorted, queries)?;
+                let left = other
+                    .zip(left_sorted)
+                    .map(|(l, sorted)| Layout::new(l, sorted.ids()?));
+                let ids = sorted.ids()?;
+                drop(sorted);
+                (
+                    Index::Grid(grid),
+                    Layout::new(right, ids)?,
+                    left.transpose()?,
+                )
+            }
+            Detail::Ego(dims) => {
+                let eps = self.threshold.reach;
+                let left = other.map(|left| Layout::new(left, ego::sort(left, eps, dims)?));
+                (
+                    Index::Ego,
+                    Layout::new(right, ego::sort(right, eps, dims)?)?,
+                    left.transpose()?,
+                )
+            }
+        };
+        let kernels = Kernels::new(self.simd, self.options.metric, right.dim());
+        let prune = self.worth_pruning(&right);
+        let unit = unit(left.as_ref().unwrap_or(&right).len(), self.pool.threads());
+        let (threshold, include_self) = (self.threshold, self.options.include_self);
+        let removal = self.options.removal;
+        Ok(CpuJoin {
+            pool: &self.pool,
+            threshold,
+            kernels,
+            index,
+            left,
+            right,
+            include_self,
+            prune,
+            removal,
+            unit,
+        })
+    }
+
+    /// Boxes pay where they are small beside ε, or where most of the candidates lie far
+    /// off: sixteen points in a row must be neighbours to each other in some dimension.
+    fn worth_pruning(&self, right: &Layout<T>) -> bool {
+        match self.decision.chosen.strategy {
+            Strategy::Ego => true,
+            Strategy::Grid => self.decision.neighbors > 64.0,
+            _ => (0..right.dim()).any(|j| {
+                let (lo, hi) = self.decision.extents[j];
+                right.boxes().mean_extent(j) < 0.25 * (hi - lo)
+            }),
+        }
+    }
+
+    /// Of three times the input, which an index may use, the bytes that this one leaves.
+    fn spare(&self, index: usize) -> u64 {
+        let right = self.right.map_or(0, |right| size_of_val(right.as_slice()));
+        let input = size_of_val(self.left.as_slice()) + right;
+        (3 * input).saturating_sub(index) as u64
+    }
+
+    fn stats(&self, index: Duration, index_bytes: u64) -> Stats {
+        Stats {
+            points: self.decision.points,
+            dimension: self.decision.dim,
+            strategy: self.decision.chosen.strategy,
+            simd: self.simd,
+            threads: self.pool.threads(),
+            pairs: 0,
+            distance_tests: 0,
+            pairs_taken: 0,
+            plan: self.planning,
+            index,
+            execute: Duration::ZERO,
+            index_bytes,
+            result_bytes: 0,
+        }
+    }
+}
+
+impl<T: Scalar> fmt::Display for Plan<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "ε = {} ({}, {}), {} kernels on {} threads",
+            self.threshold.eps,
+            self.options.metric,
+            T::NAME,
+            self.simd,
+            self.pool.threads(),
+        )?;
+        self.decision.fmt(f)
+    }
+}
+
+impl<T: Scalar> fmt::Debug for Plan<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("options", &self.options)
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Queries per unit of work: enough units to balance the threads, and a whole block of
+/// boxes in each.
+fn unit(queries: usize, threads: usize) -> usize {
+    let units = 32 * threads;
+    match queries / units {
+        4096.. => 4096,
+        256.. => 256,
+        _ => 16,
+    }
+}
+
+/// The neighbours within ε of every point, as CSR.
+///
+/// ```
+/// let points = nearjoin::Points::new(&[0.0, 1.0, 1.5], 1)?;
+/// let csr = nearjoin::eps_join(&points, 1.0)?;
+/// assert_eq!(csr.offsets(), [0, 1, 3, 4]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If ε is not a distance, or the result does not fit the memory.
+pub fn eps_join<T: Scalar>(points: &Points<'_, T>, eps: f64) -> Result<Csr<T>> {
+    let mut sink = CsrSink::new();
+    EpsJoin::new(eps).plan_self(points)?.run(&mut sink)?;
+    Ok(sink.into_csr())
+}
+
+/// The neighbours on the right within ε of every point on the left, as CSR.
+///
+/// ```
+/// use nearjoin::{Points, eps_join_between};
+/// let stars = Points::new(&[0.0, 10.0], 1)?;
+/// let catalogue = Points::new(&[9.5, 0.25, 10.25], 1)?;
+/// let mut rows: Vec<Vec<u32>> =
+///     eps_join_between(&stars, &catalogue, 0.5)?.iter().map(|row| row.to_vec()).collect();
+/// rows[1].sort();
+/// assert_eq!(rows, [vec![1], vec![0, 2]]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`eps_join`], or if the dimensions differ.
+pub fn eps_join_between<T: Scalar>(
+    left: &Points<'_, T>,
+    right: &Points<'_, T>,
+    eps: f64,
+) -> Result<Csr<T>> {
+    let mut sink = CsrSink::new();
+    EpsJoin::new(eps).plan(left, right)?.run(&mut sink)?;
+    Ok(sink.into_csr())
+}
+
+/// The number of ordered pairs of different points within ε of each other.
+///
+/// ```
+/// let points = nearjoin::Points::new(&[0.0, 1.0, 1.5], 1)?;
+/// assert_eq!(nearjoin::count_pairs(&points, 1.0)?, 4);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If ε is not a distance, or the index does not fit the memory.
+pub fn count_pairs<T: Scalar>(points: &Points<'_, T>, eps: f64) -> Result<u64> {
+    let mut sink = Count::new();
+    EpsJoin::new(eps).plan_self(points)?.run(&mut sink)?;
+    Ok(sink.pairs())
+}

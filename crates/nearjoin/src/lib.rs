@@ -1,0 +1,49 @@
+//! nearjoin answers two questions about points, exactly, on whatever the machine has:
+//! which pairs lie within a distance ε of each other (the ε-join), and, in a later
+//! version, which k points are nearest (the KNN-join).
+//!
+//! ```
+//! use nearjoin::{Points, eps_join};
+//!
+//! let data = [0.0, 0.0,  0.3, 0.4,  5.0, 5.0];
+//! let points = Points::new(&data, 2)?;
+//! let csr = eps_join(&points, 0.5)?;
+//! assert_eq!(csr.neighbors(0), [1]); // at exactly 0.5: within means ≤
+//! assert_eq!(csr.neighbors(1), [0]);
+//! assert!(csr.neighbors(2).is_empty());
+//! # Ok::<(), nearjoin::Error>(())
+//! ```
+//!
+//! [`EpsJoin`] has the options, [`Plan`] explains what will be done before it is done,
+//! and the [`sink`] receives the answer in the shape that is wanted: a count, degrees,
+//! CSR arrays, pairs, or blocks as they are found.
+//!
+//! A join has one right answer. Every strategy, thread count and instruction set gives
+//! that one, bit for bit: distances are computed in the points' own type, dimension 0
+//! first, with fused multiply-add, and a pair matches when its distance is ≤ ε.
+
+mod error;
+mod exec;
+mod index;
+mod join;
+mod memory;
+mod metric;
+pub mod oracle;
+mod plan;
+mod points;
+mod scalar;
+pub mod sink;
+mod stats;
+mod summary;
+
+pub use error::{Error, Result};
+pub use exec::cpu::kernel::SimdLevel;
+pub use join::{
+    Device, DuplicateRemoval, EpsJoin, Plan, Strategy, count_pairs, eps_join, eps_join_between,
+};
+pub use memory::Buffer;
+pub use metric::Metric;
+pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
+pub use scalar::Scalar;
+pub use sink::{Csr, Sink};
+pub use stats::Stats;

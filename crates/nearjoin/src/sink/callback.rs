@@ -1,0 +1,208 @@
+use core::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::mpsc;
+
+use super::{Execution, Receive};
+use crate::error::{Error, Result};
+use crate::exec::{Request, Rows};
+use crate::scalar::Scalar;
+
+/// Pairs in a block, at about which it is handed over.
+const DEFAULT_BLOCK: usize = 1 << 16;
+
+/// Some complete rows of the answer.
+///
+/// Row `i` of the block belongs to left point `queries[i]`; its neighbours are
+/// `neighbors[offsets[i]..offsets[i + 1]]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Block<T> {
+    /// Left points, by row of the input.
+    pub queries: Vec<u32>,
+    /// Where each row begins, and the end.
+    pub offsets: Vec<u64>,
+    /// Right points, by row of the input.
+    pub neighbors: Vec<u32>,
+    /// Distances of the neighbours; empty unless asked for.
+    pub distances: Vec<T>,
+}
+
+impl<T: Scalar> Block<T> {
+    fn new() -> Self {
+        Block {
+            queries: Vec::new(),
+            offsets: vec![0],
+            neighbors: Vec::new(),
+            distances: Vec::new(),
+        }
+    }
+
+    /// The left points with their neighbours.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let rows = self.offsets.windows(2);
+        self.queries
+            .iter()
+            .zip(rows)
+            .map(|(&query, row)| (query, &self.neighbors[row[0] as usize..row[1] as usize]))
+    }
+
+    /// Number of pairs.
+    pub fn pairs(&self) -> usize {
+        self.neighbors.len()
+    }
+
+    fn clear(&mut self) {
+        self.queries.clear();
+        self.offsets.truncate(1);
+        self.neighbors.clear();
+        self.distances.clear();
+    }
+
+    fn append(&mut self, rows: &Rows<'_, T>) {
+        for (at, &query) in rows.queries.iter().enumerate() {
+            self.queries.push(query);
+            self.neighbors.extend_from_slice(&rows.neighbors[at]);
+            self.offsets.push(self.neighbors.len() as u64);
+            if let Some(distances) = rows.distances.get(at) {
+                self.distances.extend_from_slice(distances);
+            }
+        }
+    }
+}
+
+/// Hands blocks of rows to a function as they are found.
+///
+/// The function runs on the thread that called [`Plan::run`](crate::Plan::run), one block
+/// at a time, while the other threads go on joining. They wait when they are more than a
+/// few blocks ahead, so a slow function costs time and not memory. Every left point comes
+/// exactly once, with all its neighbours; the order of blocks is not specified. Returning
+/// [`ControlFlow::Break`] stops the join with [`Error::Stopped`].
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use nearjoin::{EpsJoin, Points, sink::Callback};
+/// let points = Points::new(&[0.0, 1.0, 1.5], 1)?;
+/// let mut longest = 0;
+/// let mut sink = Callback::new(|block: &nearjoin::sink::Block<f64>| {
+///     for (_query, neighbors) in block.iter() {
+///         longest = longest.max(neighbors.len());
+///     }
+///     ControlFlow::Continue(())
+/// });
+/// EpsJoin::new(1.0).plan_self(&points)?.run(&mut sink)?;
+/// drop(sink);
+/// assert_eq!(longest, 2);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+pub struct Callback<F> {
+    function: F,
+    request: Request,
+    block: usize,
+}
+
+impl<F> Callback<F> {
+    /// Calls `function` with every block.
+    pub fn new(function: F) -> Self {
+        Callback {
+            function,
+            request: Request::default(),
+            block: DEFAULT_BLOCK,
+        }
+    }
+
+    /// Whether ids ascend within each row. Default: no.
+    pub fn sorted(mut self, sorted: bool) -> Self {
+        self.request.sorted = sorted;
+        self
+    }
+
+    /// Whether blocks hold distances. Default: no.
+    pub fn distances(mut self, distances: bool) -> Self {
+        self.request.distances = distances;
+        self
+    }
+
+    /// Pairs in a block, at about which it is handed over; a row is never cut. Default:
+    /// 65536.
+    pub fn block_pairs(mut self, pairs: usize) -> Self {
+        self.block = pairs.max(1);
+        self
+    }
+}
+
+impl<F> core::fmt::Debug for Callback<F> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Callback")
+            .field("block", &self.block)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Callback<F> {
+    #[allow(private_interfaces)]
+    fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
+        let workers = execution.executor.workers();
+        let (executor, request, most) = (execution.executor, self.request, self.block);
+        let building: Vec<Mutex<Block<T>>> =
+            (0..workers).map(|_| Mutex::new(Block::new())).collect();
+        // Full blocks wait here; a worker with another one waits until there is room.
+        let (send, receive) = mpsc::sync_channel::<Block<T>>(workers);
+        let (give_back, returned) = mpsc::sync_channel::<Block<T>>(2 * workers);
+        let returned = Mutex::new(returned);
+
+        let (work, stopped) = std::thread::scope(|scope| {
+            let building = &building;
+            let pool_work = scope.spawn(move || {
+                let emit = |rows: &Rows<'_, T>| {
+                    let mut block = building[rows.worker]
+                        .lock()
+                        .unwrap_or_else(|e| e.into_inner());
+                    block.append(rows);
+                    if block.pairs() < most && block.queries.len() < most {
+                        return ControlFlow::Continue(());
+                    }
+                    let spare = returned
+                        .lock()
+                        .unwrap_or_else(|e| e.into_inner())
+                        .try_recv();
+                    let empty = spare.unwrap_or_else(|_| Block::new());
+                    let full = core::mem::replace(&mut *block, empty);
+                    // The receiver is gone when the function has asked to stop.
+                    match send.send(full) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(_) => ControlFlow::Break(()),
+                    }
+                };
+                executor.rows(request, &emit)
+            });
+            let mut stopped = false;
+            let receive = receive;
+            while let Ok(mut block) = receive.recv() {
+                if (self.function)(&block).is_break() {
+                    stopped = true;
+                    break;
+                }
+                block.clear();
+                // Where the shelf is full, the block is simply dropped.
+                let _ = give_back.try_send(block);
+            }
+            drop(receive);
+            let work = match pool_work.join() {
+                Ok(work) => work,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            (work, stopped)
+        });
+        execution.stats.record(work);
+        if stopped {
+            return Err(Error::Stopped);
+        }
+        for block in building {
+            let block = block.into_inner().unwrap_or_else(|e| e.into_inner());
+            if !block.queries.is_empty() && (self.function)(&block).is_break() {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+use core::ops::ControlFlow;
+use core::sync::atomic::AtomicU64;
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+
+use super::{Execution, Receive};
+use crate::error::{Error, Result};
+use crate::exec::{Request, Rows, Work};
+use crate::memory::{Buffer, RowWriter, as_atomic};
+use crate::scalar::Scalar;
+
+/// All neighbours, row by row: compressed sparse rows.
+///
+/// Row `i` holds the neighbours of left point `i`, at `offsets[i]..offsets[i + 1]` of the
+/// ids and, where asked for, the distances.
+#[derive(Debug, Default, PartialEq)]
+pub struct Csr<T> {
+    offsets: Buffer<u64>,
+    ids: Buffer<u32>,
+    distances: Option<Buffer<T>>,
+}
+
+impl<T: Scalar> Csr<T> {
+    /// Number of rows: left points.
+    pub fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of pairs.
+    pub fn pairs(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    /// Where each row begins, and the end: one more than there are rows.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The neighbours of all rows.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The distances of all rows, where asked for.
+    pub fn all_distances(&self) -> Option<&[T]> {
+        self.distances.as_deref()
+    }
+
+    /// The neighbours of one left point.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn neighbors(&self, row: usize) -> &[u32] {
+        &self.ids[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    }
+
+    /// The distances of one left point's neighbours, where asked for.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn distances(&self, row: usize) -> Option<&[T]> {
+        let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        self.distances.as_ref().map(|distances| &distances[range])
+    }
+
+    /// The rows in input order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+        (0..self.len()).map(|row| self.neighbors(row))
+    }
+
+    /// The arrays themselves: offsets, ids and, where asked for, distances.
+    pub fn into_parts(self) -> (Buffer<u64>, Buffer<u32>, Option<Buffer<T>>) {
+        (self.offsets, self.ids, self.distances)
+    }
+}
+
+/// Collects a [`Csr`], allocated once at its exact size.
+///
+/// Large arrays lie in huge pages that all threads have touched.
+///
+/// ```
+/// use nearjoin::{EpsJoin, Points, sink::CsrSink};
+/// let points = Points::new(&[3.0, 0.0, 1.0, 2.0], 1)?;
+/// let mut sink = CsrSink::new().sorted(true);
+/// EpsJoin::new(2.0).plan_self(&points)?.run(&mut sink)?;
+/// let csr = sink.into_csr();
+/// assert_eq!(csr.neighbors(3), [0, 1, 2]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CsrSink<T> {
+    request: Request,
+    csr: Csr<T>,
+}
+
+impl<T: Scalar> CsrSink<T> {
+    /// Ids only, in no particular order within a row.
+    pub fn new() -> Self {
+        CsrSink {
+            request: Request::default(),
+            csr: Csr::default(),
+        }
+    }
+
+    /// Whether ids ascend within each row. Default: no.
+    pub fn sorted(mut self, sorted: bool) -> Self {
+        self.request.sorted = sorted;
+        self
+    }
+
+    /// Whether to keep distances. Default: no.
+    pub fn distances(mut self, distances: bool) -> Self {
+        self.request.distances = distances;
+        self
+    }
+
+    /// What was collected.
+    pub fn into_csr(self) -> Csr<T> {
+        self.csr
+    }
+
+    /// What was collected, borrowed.
+    pub fn csr(&self) -> &Csr<T> {
+        &self.csr
+    }
+}
+
+impl<T: Scalar> Default for CsrSink<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Scalar> Receive<T> for CsrSink<T> {
+    #[allow(private_interfaces)]
+    fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
+        self.csr = Csr::default();
+        let rows = execution.queries;
+        execution.budget.check_result(offset_bytes(rows))?;
+        let mut offsets = Buffer::<u64>::zeroed(rows + 1)?;
+        let kept = Kept::collect(execution, self.request, &mut offsets)?;
+        let pairs = offsets[rows];
+        let bytes = result_bytes::<T>(rows, pairs, self.request);
+        execution.budget.check_result(bytes)?;
+        let pool = execution.pool;
+        let mut ids = pool.install(|| Buffer::<u32>::faulted_in(pairs as usize))?;
+        let mut distances = match self.request.distances {
+            true => Some(pool.install(|| Buffer::<T>::faulted_in(pairs as usize))?),
+            false => None,
+        };
+        kept.fill(
+            execution,
+            self.request,
+            &offsets,
+            &mut ids,
+            distances.as_deref_mut(),
+        );
+        execution.stats.result_bytes = bytes;
+        self.csr = Csr {
+            offsets,
+            ids,
+            distances,
+        };
+        Ok(())
+    }
+}
+
+/// Writes CSR arrays into buffers that the caller hands in, to be used again and again.
+///
+/// ```
+/// use nearjoin::{EpsJoin, Points, sink::CsrInto};
+/// let points = Points::new(&[0.0, 1.0, 1.5], 1)?;
+/// let (mut offsets, mut ids) = ([0u64; 4], [0u32; 100]);
+/// let mut sink = CsrInto::new(&mut offsets, &mut ids);
+/// EpsJoin::new(1.0).plan_self(&points)?.run(&mut sink)?;
+/// assert_eq!(sink.pairs(), 4);
+/// assert_eq!(offsets, [0, 1, 3, 4]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// The buffer for offsets must have exactly one element more than there are left points;
+/// those for ids and distances may be longer than needed. A buffer that is too short is
+/// an error that says how long it must be; offsets are complete by then.
+#[derive(Debug)]
+pub struct CsrInto<'a, T> {
+    request: Request,
+    offsets: &'a mut [u64],
+    ids: &'a mut [u32],
+    distances: Option<&'a mut [T]>,
+    pairs: u64,
+}
+
+impl<'a, T: Scalar> CsrInto<'a, T> {
+    /// Buffers for offsets and ids.
+    pub fn new(offsets: &'a mut [u64], ids: &'a mut [u32]) -> Self {
+        CsrInto {
+            request: Request::default(),
+            offsets,
+            ids,
+            distances: None,
+            pairs: 0,
+        }
+    }
+
+    /// Whether ids ascend within each row. Default: no.
+    pub fn sorted(mut self, sorted: bool) -> Self {
+        self.request.sorted = sorted;
+        self
+    }
+
+    /// A buffer for distances. Default: none are kept.
+    pub fn distances(mut self, distances: &'a mut [T]) -> Self {
+        self.distances = Some(distances);
+        self.request.distances = true;
+        self
+    }
+
+    /// Number of pairs written.
+    pub fn pairs(&self) -> u64 {
+        self.pairs
+    }
+}
+
+impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
+    #[allow(private_interfaces)]
+    fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
+        let rows = execution.queries;
+        if self.offsets.len() != rows + 1 {
+            let (length, needed) = (self.offsets.len(), rows as u64 + 1);
+            return Err(Error::Buffer {
+                name: "offsets",
+                length,
+                needed,
+            });
+        }
+        self.offsets[0] = 0;
+        let kept = Kept::collect(execution, self.request, self.offsets)?;
+        let needed = self.offsets[rows];
+        let fits = |name, length: usize| match needed <= length as u64 {
+            true => Ok(needed as usize),
+            false => Err(Error::Buffer {
+                name,
+                length,
+                needed,
+            }),
+        };
+        let pairs = fits("ids", self.ids.len())?;
+        let ids = &mut self.ids[..pairs];
+        let distances = match &mut self.distances {
+            Some(distances) => {
+                let pairs = fits("distances", distances.len())?;
+                Some(&mut distances[..pairs])
+            }
+            None => None,
+        };
+        kept.fill(execution, self.request, self.offsets, ids, distances);
+        execution.stats.result_bytes = result_bytes::<T>(rows, needed, self.request);
+        self.pairs = needed;
+        Ok(())
+    }
+}
+
+fn offset_bytes(rows: usize) -> u64 {
+    (rows as u64 + 1) * 8
+}
+
+fn result_bytes<T>(rows: usize, pairs: u64, request: Request) -> u64 {
+    let pair = 4 + if request.distances {
+        size_of::<T>() as u64
+    } else {
+        0
+    };
+    pairs
+        .saturating_mul(pair)
+        .saturating_add(offset_bytes(rows))
+}
+
+/// The first pass: it knows the offsets and, where there was room, the rows already.
+///
+/// A small result is kept as it is found and copied to its place once the offsets are
+/// known: one pass over the candidates. A large one is only counted, and found again:
+/// two passes, but no second copy in memory.
+enum Kept<T> {
+    Counted,
+    Rows(Vec<Arena<T>>),
+}
+
+/// Rows as one thread found them.
+#[derive(Default)]
+struct Arena<T> {
+    queries: Vec<u32>,
+    lengths: Vec<u32>,
+    ids: Vec<u32>,
+    distances: Vec<T>,
+}
+
+impl<T: Scalar> Kept<T> {
+    /// Makes `offsets[1..]` the ends of all rows.
+    fn collect(
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        offsets: &mut [u64],
+    ) -> Result<Self> {
+        let expected = execution.expected_pairs * 1.25;
+        let bytes = result_bytes::<T>(0, expected as u64, request) + 8 * execution.queries as u64;
+        let degrees = as_atomic(&mut offsets[1..]);
+        let kept = if bytes <= execution.spare {
+            Self::keep(execution, request, degrees)
+        } else {
+            None
+        };
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                let work = execution.executor.degrees(degrees);
+                execution.stats.record(work);
+                Kept::Counted
+            }
+        };
+        let mut end = 0u64;
+        for offset in &mut offsets[1..] {
+            end = end
+                .checked_add(*offset)
+                .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+            *offset = end;
+        }
+        Ok(kept)
+    }
+
+    /// Keeps all rows, or none if they turn out to be more than expected.
+    fn keep(
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        degrees: &[AtomicU64],
+    ) -> Option<Self> {
+        use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+        let workers = execution.executor.workers();
+        let arenas: Vec<Mutex<Arena<T>>> =
+            (0..workers).map(|_| Mutex::new(Arena::default())).collect();
+        let most = execution.spare as usize / (4 + size_of::<T>() * usize::from(request.distances));
+        let pairs = AtomicUsize::new(0);
+        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+            let mut arena = arenas[rows.worker]
+                .lock()
+                .unwrap_or_else(|e| e.into_inner());
+            let before = arena.ids.len();
+            arena.keep(rows, degrees);
+            let found = arena.ids.len() - before;
+            if pairs.fetch_add(found, Relaxed) + found > most {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        execution.stats.record(work);
+        if pairs.into_inner() > most {
+            return None;
+        }
+        let arenas = arenas
+            .into_iter()
+            .map(|arena| arena.into_inner().unwrap_or_else(|e| e.into_inner()));
+        Some(Kept::Rows(arenas.collect()))
+    }
+
+    /// Puts every row in its place.
+    fn fill(
+        self,
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        offsets: &[u64],
+        ids: &mut [u32],
+        distances: Option<&mut [T]>,
+    ) {
+        let place = Place {
+            offsets,
+            ids: RowWriter::new(ids),
+            distances: distances.map(RowWriter::new),
+        };
+        match self {
+            Kept::Counted => {
+                let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+                    for (at, &query) in rows.queries.iter().enumerate() {
+                        place.row(
+                            query,
+                            &rows.neighbors[at],
+                            rows.distances.get(at).map(|d| &d[..]),
+                        );
+                    }
+                    ControlFlow::Continue(())
+                });
+                execution.stats.record(Work {
+                    pairs: work.pairs,
+                    ..work
+                });
+            }
+            Kept::Rows(arenas) => execution.pool.install(|| {
+                arenas.par_iter().for_each(|arena| arena.place(&place));
+            }),
+        }
+    }
+}
+
+impl<T: Scalar> Arena<T> {
+    fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) {
+        use core::sync::atomic::Ordering::Relaxed;
+        for (at, &query) in rows.queries.iter().enumerate() {
+            let row = &rows.neighbors[at];
+            degrees[query as usize].store(row.len() as u64, Relaxed);
+            self.queries.push(query);
+            self.lengths.push(row.len() as u32);
+            self.ids.extend_from_slice(row);
+            if let Some(distances) = rows.distances.get(at) {
+                self.distances.extend_from_slice(distances);
+            }
+        }
+    }
+
+    fn place(&self, place: &Place<'_, T>) {
+        let mut start = 0;
+        for (&query, &length) in self.queries.iter().zip(&self.lengths) {
+            let end = start + length as usize;
+            let distances = self
+                .distances
+                .get(start..end)
+                .filter(|_| place.distances.is_some());
+            place.row(query, &self.ids[start..end], distances);
+            start = end;
+        }
+    }
+}
+
+/// Where the rows belong.
+struct Place<'a, T> {
+    offsets: &'a [u64],
+    ids: RowWriter<'a, u32>,
+    distances: Option<RowWriter<'a, T>>,
+}
+
+impl<T: Scalar> Place<'_, T> {
+    #[allow(unsafe_code)]
+    fn row(&self, query: u32, ids: &[u32], distances: Option<&[T]>) {
+        let start = self.offsets[query as usize] as usize;
+        let length = self.offsets[query as usize + 1] as usize - start;
+        assert_eq!(ids.len(), length, "row {query} changed between two passes");
+        // SAFETY: the offsets ascend, so rows do not overlap, and an executor hands out
+        // each query exactly once; the row has the length that its offsets say.
+        unsafe { self.ids.write(start, ids) };
+        if let (Some(to), Some(distances)) = (&self.distances, distances) {
+            assert_eq!(distances.len(), length);
+            // SAFETY: as above.
+            unsafe { to.write(start, distances) };
+        }
+    }
+}

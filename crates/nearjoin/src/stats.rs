@@ -1,0 +1,122 @@
+//! What happened: phases, work and bytes.
+
+use core::fmt;
+use std::time::Duration;
+
+use crate::exec::Work;
+use crate::exec::cpu::kernel::SimdLevel;
+use crate::join::Strategy;
+
+/// What a join did, and how long each phase took.
+///
+/// ```
+/// use nearjoin::{EpsJoin, Points, sink::Count};
+/// let data: Vec<f32> = (0..1000).map(|i| (i % 37) as f32).collect();
+/// let points = Points::new(&data, 1)?;
+/// let stats = EpsJoin::new(1.0).plan_self(&points)?.run(&mut Count::new())?;
+/// println!("{stats}");
+/// assert_eq!(stats.points, (1000, 1000));
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Points on the left and on the right; the same number twice for a self-join.
+    pub points: (usize, usize),
+    /// Coordinates per point.
+    pub dimension: usize,
+    /// The strategy that ran.
+    pub strategy: Strategy,
+    /// The instruction set that was used.
+    pub simd: SimdLevel,
+    /// Threads that worked.
+    pub threads: usize,
+    /// Ordered pairs in the answer. Where each pair is delivered once, it counts once.
+    pub pairs: u64,
+    /// Distances that were computed, over all passes.
+    pub distance_tests: u64,
+    /// Pairs that needed no distance, because their blocks lie wholly within ε.
+    pub pairs_taken: u64,
+    /// Time to summarise the points and to decide.
+    pub plan: Duration,
+    /// Time to build the index.
+    pub index: Duration,
+    /// Time to join and to fill the sink.
+    pub execute: Duration,
+    /// Bytes of the index, beside the input.
+    pub index_bytes: u64,
+    /// Bytes of the result that the sink holds.
+    pub result_bytes: u64,
+}
+
+impl Stats {
+    /// Planning, indexing and executing together.
+    pub fn total(&self) -> Duration {
+        self.plan + self.index + self.execute
+    }
+
+    pub(crate) fn record(&mut self, work: Work) {
+        self.pairs = work.pairs;
+        self.distance_tests += work.tests;
+        self.pairs_taken += work.taken;
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = self.points;
+        writeln!(
+            f,
+            "{} pairs of {} × {} points in {:.3} s ({} on {} threads, {})",
+            self.pairs,
+            left,
+            right,
+            self.total().as_secs_f64(),
+            self.strategy,
+            self.threads,
+            self.simd
+        )?;
+        writeln!(
+            f,
+            "  plan {:.1} ms, index {:.1} ms, execute {:.1} ms",
+            self.plan.as_secs_f64() * 1e3,
+            self.index.as_secs_f64() * 1e3,
+            self.execute.as_secs_f64() * 1e3
+        )?;
+        write!(
+            f,
+            "  {} distance tests, {} pairs taken whole; index {}, result {}",
+            self.distance_tests,
+            self.pairs_taken,
+            bytes(self.index_bytes),
+            bytes(self.result_bytes)
+        )
+    }
+}
+
+/// Bytes as people read them: `1.50 GiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{n} B")
+    } else {
+        format!("{value:.2} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bytes_as_people_read_them() {
+        assert_eq!(super::bytes(0), "0 B");
+        assert_eq!(super::bytes(1023), "1023 B");
+        assert_eq!(super::bytes(1536), "1.50 KiB");
+        assert_eq!(super::bytes(u64::MAX), "16777216.00 TiB");
+    }
+}
