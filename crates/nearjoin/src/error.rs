@@ -140,15 +140,8 @@ impl fmt::Display for Error {
                 "{length} values do not divide into rows of {dimension}: {} are left over",
                 length % dimension
             ),
-            Error::Ragged {
-                row,
-                columns,
-                expected,
-            } => {
-                write!(
-                    f,
-                    "row {row} has {columns} columns, the first row has {expected}"
-                )
+            Error::Ragged { row, columns, expected } => {
+                write!(f, "row {row} has {columns} columns, the first row has {expected}")
             }
             Error::TooManyPoints { points } => write!(
                 f,
@@ -165,27 +158,16 @@ impl fmt::Display for Error {
                     "ε = {value} is not a distance: it must be 0 or more and finite in {kind}"
                 )
             }
-            Error::Option {
-                name,
-                value,
-                allowed,
-            } => {
+            Error::Option { name, value, allowed } => {
                 write!(f, "{name} = {value} is out of range: it must be {allowed}")
             }
             Error::UnknownName { what, name, known } => {
-                write!(
-                    f,
-                    "there is no {what} called {name:?}: choose one of {known}"
-                )
+                write!(f, "there is no {what} called {name:?}: choose one of {known}")
             }
             Error::Device { device, reason } => {
                 write!(f, "the device {device} cannot be used: {reason}")
             }
-            Error::MemoryLimit {
-                what,
-                needed,
-                limit,
-            } => write!(
+            Error::MemoryLimit { what, needed, limit } => write!(
                 f,
                 "{what} needs {} and the memory limit is {}: raise the limit, lower ε, count or \
                  take degrees only, or receive the pairs in blocks through a callback",
@@ -193,17 +175,9 @@ impl fmt::Display for Error {
                 crate::stats::bytes(*limit)
             ),
             Error::OutOfMemory { bytes } => {
-                write!(
-                    f,
-                    "the system refused {} of memory",
-                    crate::stats::bytes(*bytes as u64)
-                )
+                write!(f, "the system refused {} of memory", crate::stats::bytes(*bytes as u64))
             }
-            Error::Buffer {
-                name,
-                length,
-                needed,
-            } => write!(
+            Error::Buffer { name, length, needed } => write!(
                 f,
                 "the buffer for {name} has room for {length} elements and {needed} are needed"
             ),

@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::kernel::{Kernels, SimdLevel};
 use crate::exec::cpu::pool::Pool;
+use crate::exec::cpu::tile::{Band, Filter};
+use crate::index::layout::Making;
 use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::{Metric, Threshold};
 use crate::plan::{self, Decision, Detail, Shaping};
@@ -241,46 +243,23 @@ impl EpsJoin {
         };
         let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit);
         let planning = start.elapsed();
-        Ok(Plan {
-            options: self.clone(),
-            left,
-            right,
-            threshold,
-            simd,
-            pool,
-            decision,
-            planning,
-        })
+        Ok(Plan { options: self.clone(), left, right, threshold, simd, pool, decision, planning })
     }
 
     fn check(&self) -> Result<()> {
         if let Device::Gpu | Device::Hybrid = self.device {
-            let device = if self.device == Device::Gpu {
-                "gpu"
-            } else {
-                "hybrid"
-            };
+            let device = if self.device == Device::Gpu { "gpu" } else { "hybrid" };
             let reason = "this version has no GPU engine; use auto or cpu".into();
             return Err(Error::Device { device, reason });
         }
         if self.threads == Some(0) {
-            return Err(Error::Option {
-                name: "threads",
-                value: 0,
-                allowed: "1 or more",
-            });
+            return Err(Error::Option { name: "threads", value: 0, allowed: "1 or more" });
         }
         if !(1..=8).contains(&self.directory_levels) {
             let value = self.directory_levels;
-            return Err(Error::Option {
-                name: "directory levels",
-                value,
-                allowed: "1 to 8",
-            });
+            return Err(Error::Option { name: "directory levels", value, allowed: "1 to 8" });
         }
-        let parts = self
-            .directory_fanout
-            .checked_pow(self.directory_levels as u32);
+        let parts = self.directory_fanout.checked_pow(self.directory_levels as u32);
         if self.directory_fanout < 2 || parts.is_none_or(|parts| parts > 1 << 24) {
             let allowed = "2 or more, with at most 2^24 parts over all levels";
             return Err(Error::Option {
@@ -353,79 +332,78 @@ impl<T: Scalar> Plan<'_, T> {
 
     /// Sorts the points and builds what finds candidates among them.
     fn index(&self) -> Result<CpuJoin<'_, T>> {
+        let kernels = Kernels::new(self.simd, self.options.metric, self.decision.dim);
+        let narrow = kernels.filter.and_then(|_| self.narrow());
+        let making = Making {
+            narrow: narrow.as_ref().map(|narrow| (&narrow.origin[..], narrow.spread)),
+            boxes: self.worth_boxing(),
+        };
+        let layout = |points, ids| Layout::new(points, ids, making);
         let right = self.right.unwrap_or(self.left);
         let other = self.right.map(|_| self.left);
         let (index, right, left) = match &self.decision.chosen.detail {
             Detail::Brute => {
-                let left = other.map(|left| Layout::new(left, order::identity(left.len())?));
-                let right = Layout::new(right, order::identity(right.len())?)?;
-                (Index::Brute, right, left.transpose()?)
+                let left = other.map(|left| layout(left, order::identity(left.len())?));
+                (Index::Brute, layout(right, order::identity(right.len())?)?, left)
             }
             Detail::Directory(shape) => {
-                let left = other.map(|left| Layout::new(left, directory::sort(left, shape)?));
+                let left = other.map(|left| layout(left, directory::sort(left, shape)?));
                 let ids = directory::sort(right, shape)?;
-                let directory = directory::Directory::new(shape.clone(), right, &ids);
-                (
-                    Index::Directory(directory),
-                    Layout::new(right, ids)?,
-                    left.transpose()?,
-                )
+                let ordered = &ids[..right.len()];
+                let directory = directory::Directory::new(shape.clone(), right, ordered);
+                (Index::Directory(directory), layout(right, ids)?, left)
             }
             Detail::Grid(shape) => {
-                let sorted = grid::sort(right, shape);
-                let left_sorted = other.map(|left| grid::sort(left, shape));
-                let queries = left_sorted.as_ref().unwrap_or(&sorted);
-                let grid = grid::Grid::new(shape.clone(), &sorted, queries)?;
-                let left = other
-                    .zip(left_sorted)
-                    .map(|(l, sorted)| Layout::new(l, sorted.ids()?));
-                let ids = sorted.ids()?;
-                drop(sorted);
-                (
-                    Index::Grid(grid),
-                    Layout::new(right, ids)?,
-                    left.transpose()?,
-                )
+                let left = other.map(|left| grid::Side::new(left, shape)).transpose()?;
+                let side = grid::Side::new(right, shape)?;
+                let (grid, ids, left_ids) = grid::Grid::new(shape.clone(), side, left);
+                let left = other.zip(left_ids).map(|(left, ids)| layout(left, ids));
+                (Index::Grid(grid), layout(right, ids)?, left)
             }
             Detail::Ego(dims) => {
-                let eps = self.threshold.reach;
-                let left = other.map(|left| Layout::new(left, ego::sort(left, eps, dims)?));
-                (
-                    Index::Ego,
-                    Layout::new(right, ego::sort(right, eps, dims)?)?,
-                    left.transpose()?,
-                )
+                let sort = |points| ego::sort(points, self.threshold.reach, dims);
+                let left = other.map(|left| layout(left, sort(left)?));
+                (Index::Ego, layout(right, sort(right)?)?, left)
             }
         };
-        let kernels = Kernels::new(self.simd, self.options.metric, right.dim());
-        let prune = self.worth_pruning(&right);
+        let left = left.transpose()?;
         let unit = unit(left.as_ref().unwrap_or(&right).len(), self.pool.threads());
-        let (threshold, include_self) = (self.threshold, self.options.include_self);
-        let removal = self.options.removal;
         Ok(CpuJoin {
             pool: &self.pool,
-            threshold,
+            threshold: self.threshold,
             kernels,
             index,
             left,
             right,
-            include_self,
-            prune,
-            removal,
+            include_self: self.options.include_self,
+            narrow: narrow.map(|narrow| narrow.band),
+            removal: self.options.removal,
             unit,
         })
     }
 
-    /// Boxes pay where they are small beside ε, or where most of the candidates lie far
-    /// off: sixteen points in a row must be neighbours to each other in some dimension.
-    fn worth_pruning(&self, right: &Layout<T>) -> bool {
+    /// Columns in `f32` relative to the middle of the domain, unless that is too large
+    /// beside ε. UNICOMP asks for the exact cell of a point, which they cannot tell.
+    fn narrow(&self) -> Option<Narrow> {
+        if self.options.removal == DuplicateRemoval::Unicomp {
+            return None;
+        }
+        let middle = |(lo, hi): &(f64, f64)| lo + (hi - lo) / 2.0;
+        let origin = self.decision.extents.iter().map(middle).collect();
+        let half = |(lo, hi): &(f64, f64)| (hi - lo) / 2.0;
+        let spread = self.decision.extents.iter().map(half).fold(0.0, f64::max);
+        let band = Filter::new(&self.threshold, self.decision.dim)?.narrow_band(spread)?;
+        Some(Narrow { origin, spread, band })
+    }
+
+    /// Whether boxes pay. The recursive join lives by them. Elsewhere they take whole
+    /// blocks where neighbourhoods are large; and brute force and the directory have
+    /// nothing else to skip points by, if there are enough of them.
+    fn worth_boxing(&self) -> bool {
         match self.decision.chosen.strategy {
             Strategy::Ego => true,
             Strategy::Grid => self.decision.neighbors > 64.0,
-            _ => (0..right.dim()).any(|j| {
-                let (lo, hi) = self.decision.extents[j];
-                right.boxes().mean_extent(j) < 0.25 * (hi - lo)
-            }),
+            _ => self.decision.points.1 >= 1024,
         }
     }
 
@@ -477,6 +455,13 @@ impl<T: Scalar> fmt::Debug for Plan<'_, T> {
             .field("decision", &self.decision)
             .finish_non_exhaustive()
     }
+}
+
+/// Narrow columns: their origin, the largest distance from it, and ε in their terms.
+struct Narrow {
+    origin: Vec<f64>,
+    spread: f64,
+    band: Band<f32>,
 }
 
 /// Queries per unit of work: enough units to balance the threads, and a whole block of

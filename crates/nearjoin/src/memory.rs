@@ -7,7 +7,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::error::{Error, Result};
 
@@ -66,19 +66,13 @@ impl<T: Zeroable> Buffer<T> {
             .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
         #[cfg(unix)]
         if bytes >= HUGE_PAGE / 2 {
-            return Ok(Buffer {
-                memory: Memory::Mapped(Mapping::new(len, bytes)?),
-            });
+            return Ok(Buffer { memory: Memory::Mapped(Mapping::new(len, bytes)?) });
         }
         let mut owned = Vec::new();
-        owned
-            .try_reserve_exact(len)
-            .map_err(|_| Error::OutOfMemory { bytes })?;
+        owned.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes })?;
         // SAFETY: every `Zeroable` is a number, for which all bits zero is the value 0.
         owned.resize(len, unsafe { core::mem::zeroed() });
-        Ok(Buffer {
-            memory: Memory::Owned(owned),
-        })
+        Ok(Buffer { memory: Memory::Owned(owned) })
     }
 
     /// `len` zeros in pages that all threads of the pool have touched, so that later
@@ -87,15 +81,13 @@ impl<T: Zeroable> Buffer<T> {
         use rayon::prelude::*;
         let mut buffer = Self::zeroed(len)?;
         let per_page = SMALL_PAGE / size_of::<T>();
-        buffer
-            .par_chunks_mut(HUGE_PAGE / size_of::<T>())
-            .for_each(|huge_page| {
-                for at in (0..huge_page.len()).step_by(per_page) {
-                    // SAFETY: a valid element; all bits zero is the value 0. The write is
-                    // volatile so that it is made although it changes nothing.
-                    unsafe { core::ptr::write_volatile(&mut huge_page[at], core::mem::zeroed()) };
-                }
-            });
+        buffer.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(|huge_page| {
+            for at in (0..huge_page.len()).step_by(per_page) {
+                // SAFETY: a valid element; all bits zero is the value 0. The write is
+                // volatile so that it is made although it changes nothing.
+                unsafe { core::ptr::write_volatile(&mut huge_page[at], core::mem::zeroed()) };
+            }
+        });
         Ok(buffer)
     }
 
@@ -132,12 +124,7 @@ impl<T> Mapping<T> {
         unsafe {
             libc::madvise(data, bytes, libc::MADV_HUGEPAGE)
         };
-        Ok(Mapping {
-            base,
-            mapped,
-            data: data.cast(),
-            len,
-        })
+        Ok(Mapping { base, mapped, data: data.cast(), len })
     }
 }
 
@@ -167,9 +154,7 @@ impl<T> DerefMut for Buffer<T> {
 
 impl<T> Default for Buffer<T> {
     fn default() -> Self {
-        Buffer {
-            memory: Memory::Owned(Vec::new()),
-        }
+        Buffer { memory: Memory::Owned(Vec::new()) }
     }
 }
 
@@ -198,11 +183,20 @@ unsafe impl<T: Send> Sync for RowWriter<'_, T> {}
 
 impl<'a, T: Copy> RowWriter<'a, T> {
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        RowWriter {
-            data: slice.as_mut_ptr(),
-            len: slice.len(),
-            slice: PhantomData,
+        RowWriter { data: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+    }
+
+    /// Asks for the cache line of an element that will soon be written.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch touches nothing, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.data.wrapping_add(at).cast()) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
     }
 
     /// Copies `row` to the elements from `at` on.
@@ -229,6 +223,13 @@ pub(crate) fn as_atomic(numbers: &mut [u64]) -> &[AtomicU64] {
     unsafe { &*(numbers as *mut [u64] as *const [AtomicU64]) }
 }
 
+/// The same numbers, open to stores from many threads.
+pub(crate) fn as_atomic_u32(numbers: &mut [u32]) -> &[AtomicU32] {
+    const { assert!(align_of::<u32>() == align_of::<AtomicU32>()) };
+    // SAFETY: as for `as_atomic`.
+    unsafe { &*(numbers as *mut [u32] as *const [AtomicU32]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,13 +248,7 @@ mod tests {
 
     #[test]
     fn an_impossible_size_is_an_error() {
-        assert!(matches!(
-            Buffer::<u64>::zeroed(usize::MAX / 4),
-            Err(Error::OutOfMemory { .. })
-        ));
-        assert!(matches!(
-            Buffer::<u64>::zeroed(1 << 58),
-            Err(Error::OutOfMemory { .. })
-        ));
+        assert!(matches!(Buffer::<u64>::zeroed(usize::MAX / 4), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(Buffer::<u64>::zeroed(1 << 58), Err(Error::OutOfMemory { .. })));
     }
 }

@@ -29,6 +29,17 @@ pub enum Metric {
 impl Metric {
     /// Every metric, for tools that try them all.
     pub const ALL: [Metric; 3] = [Metric::L2, Metric::L1, Metric::Linf];
+
+    /// Adds one dimension's real-valued gap to a running bound, in `f64`. Not fused: it
+    /// bounds, with the margin of [`Threshold::band`], and need not decide.
+    #[inline(always)]
+    pub(crate) fn widen(self, acc: f64, gap: f64) -> f64 {
+        match self {
+            Metric::L2 => gap * gap + acc,
+            Metric::L1 => acc + gap,
+            Metric::Linf => acc.max(gap),
+        }
+    }
 }
 
 impl fmt::Display for Metric {
@@ -49,11 +60,9 @@ impl FromStr for Metric {
             "l2" | "euclidean" => Ok(Metric::L2),
             "l1" | "manhattan" | "cityblock" => Ok(Metric::L1),
             "linf" | "l∞" | "chebyshev" => Ok(Metric::Linf),
-            _ => Err(Error::UnknownName {
-                what: "metric",
-                name: name.into(),
-                known: "l2, l1, linf",
-            }),
+            _ => {
+                Err(Error::UnknownName { what: "metric", name: name.into(), known: "l2, l1, linf" })
+            }
         }
     }
 }
@@ -84,10 +93,7 @@ impl<T: Scalar> Threshold<T> {
     pub(crate) fn new(metric: Metric, eps: f64) -> Result<Self> {
         let rounded = T::from_f64(eps);
         if !eps.is_finite() || eps < 0.0 || !rounded.is_finite() {
-            return Err(Error::Epsilon {
-                value: eps,
-                kind: T::NAME,
-            });
+            return Err(Error::Epsilon { value: eps, kind: T::NAME });
         }
         let (bound, floor) = match metric {
             Metric::L2 => (rounded.mul(rounded), 2.0 * T::SMALLEST.sqrt()),
@@ -98,12 +104,7 @@ impl<T: Scalar> Threshold<T> {
         } else {
             f64::INFINITY
         };
-        Ok(Threshold {
-            metric,
-            eps: rounded,
-            bound,
-            reach,
-        })
+        Ok(Threshold { metric, eps: rounded, bound, reach })
     }
 
     /// One step of the accumulation, in the arithmetic that decides.
@@ -139,16 +140,6 @@ impl<T: Scalar> Threshold<T> {
         }
     }
 
-    /// Adds one dimension's real-valued gap to a running bound, in `f64`.
-    #[inline(always)]
-    pub(crate) fn widen(&self, acc: f64, gap: f64) -> f64 {
-        match self.metric {
-            Metric::L2 => gap.mul_add(gap, acc),
-            Metric::L1 => acc + gap,
-            Metric::Linf => acc.max(gap),
-        }
-    }
-
     /// Bounds around `bound` that absorb the rounding of `dim` steps.
     ///
     /// Sums of non-negative terms, in any order and with or without fusing, differ
@@ -160,10 +151,7 @@ impl<T: Scalar> Threshold<T> {
         let relative = 4.0 * (dim as f64 + 8.0) * T::UNIT_ROUNDOFF;
         let absolute = 8.0 * dim as f64 * T::SMALLEST;
         let bound = self.bound.to_f64();
-        (
-            bound * (1.0 - relative) - absolute,
-            bound * (1.0 + relative) + absolute,
-        )
+        (bound * (1.0 - relative) - absolute, bound * (1.0 + relative) + absolute)
     }
 }
 
@@ -186,12 +174,7 @@ mod tests {
             assert!(Threshold::<f64>::new(Metric::L2, bad).is_err());
         }
         assert!(Threshold::<f32>::new(Metric::L1, 1e300).is_err());
-        assert!(
-            Threshold::<f32>::new(Metric::L2, 1e30)
-                .unwrap()
-                .bound
-                .is_infinite()
-        );
+        assert!(Threshold::<f32>::new(Metric::L2, 1e30).unwrap().bound.is_infinite());
     }
 
     #[test]

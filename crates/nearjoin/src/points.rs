@@ -39,10 +39,7 @@ impl<'a, T: Scalar> Points<'a, T> {
             return Err(Error::Dimension { dimension });
         }
         if data.len() % dimension != 0 {
-            return Err(Error::Length {
-                length: data.len(),
-                dimension,
-            });
+            return Err(Error::Length { length: data.len(), dimension });
         }
         let points = data.len() / dimension;
         if points > MAX_POINTS {
@@ -127,11 +124,7 @@ impl<T: Scalar> PointsBuf<T> {
             let coordinates = coordinates.as_ref();
             let expected = *dimension.get_or_insert(coordinates.len());
             if coordinates.len() != expected {
-                return Err(Error::Ragged {
-                    row,
-                    columns: coordinates.len(),
-                    expected,
-                });
+                return Err(Error::Ragged { row, columns: coordinates.len(), expected });
             }
             data.extend_from_slice(coordinates);
         }
@@ -149,10 +142,7 @@ impl<T: Scalar> PointsBuf<T> {
 
     /// The points, borrowed.
     pub fn as_points(&self) -> Points<'_, T> {
-        Points {
-            data: &self.data,
-            dimension: self.dimension,
-        }
+        Points { data: &self.data, dimension: self.dimension }
     }
 }
 
@@ -171,9 +161,7 @@ fn check_finite<T: Scalar>(data: &[T], dimension: usize) -> Result<()> {
         }
         lanes.iter().all(|lane| *lane == T::ZERO) && rest.iter().all(|x| x.is_finite())
     };
-    let bad = data
-        .par_chunks(CHUNK)
-        .position_first(|chunk| !finite(chunk));
+    let bad = data.par_chunks(CHUNK).position_first(|chunk| !finite(chunk));
     let Some(chunk) = bad else { return Ok(()) };
     let start = chunk * CHUNK;
     for (at, x) in data.iter().enumerate().skip(start).take(CHUNK) {
@@ -195,29 +183,16 @@ mod tests {
     #[test]
     fn every_error_at_the_door() {
         let none: [f64; 0] = [];
-        assert_eq!(
-            Points::new(&none, 0).unwrap_err(),
-            Error::Dimension { dimension: 0 }
-        );
-        assert_eq!(
-            Points::new(&none, 4097).unwrap_err(),
-            Error::Dimension { dimension: 4097 }
-        );
+        assert_eq!(Points::new(&none, 0).unwrap_err(), Error::Dimension { dimension: 0 });
+        assert_eq!(Points::new(&none, 4097).unwrap_err(), Error::Dimension { dimension: 4097 });
         assert!(Points::new(&none, 4096).unwrap().is_empty());
         assert_eq!(
             Points::new(&[1.0; 5], 2).unwrap_err(),
-            Error::Length {
-                length: 5,
-                dimension: 2
-            }
+            Error::Length { length: 5, dimension: 2 }
         );
         assert_eq!(
             Points::new(&[0.0, 1.0, 2.0, f32::INFINITY], 2).unwrap_err(),
-            Error::NotFinite {
-                row: 1,
-                column: 1,
-                value: f64::INFINITY
-            }
+            Error::NotFinite { row: 1, column: 1, value: f64::INFINITY }
         );
     }
 
@@ -227,11 +202,8 @@ mod tests {
             let mut data = vec![1.5f64; 200_000];
             data[at] = f64::NEG_INFINITY;
             data[199_999] = f64::NEG_INFINITY;
-            let expected = Error::NotFinite {
-                row: at / 4,
-                column: at % 4,
-                value: f64::NEG_INFINITY,
-            };
+            let expected =
+                Error::NotFinite { row: at / 4, column: at % 4, value: f64::NEG_INFINITY };
             assert_eq!(Points::new(&data, 4).unwrap_err(), expected);
         }
     }

@@ -38,6 +38,8 @@ pub trait Scalar:
     const NEG_INFINITY: Self;
     /// Zero.
     const ZERO: Self;
+    /// Not a number.
+    const NAN: Self;
 
     /// Rounds to nearest, ties to even; overflows to infinity.
     fn from_f64(value: f64) -> Self;
@@ -70,6 +72,7 @@ macro_rules! scalar {
             const INFINITY: Self = $t::INFINITY;
             const NEG_INFINITY: Self = $t::NEG_INFINITY;
             const ZERO: Self = 0.0;
+            const NAN: Self = $t::NAN;
 
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
@@ -131,18 +134,8 @@ mod tests {
 
     #[test]
     fn order_bits_follow_the_numbers() {
-        let ascending = [
-            f64::MIN,
-            -1.0,
-            -f64::MIN_POSITIVE,
-            -5e-324,
-            0.0,
-            5e-324,
-            0.5,
-            1.0,
-            1e300,
-            f64::MAX,
-        ];
+        let ascending =
+            [f64::MIN, -1.0, -f64::MIN_POSITIVE, -5e-324, 0.0, 5e-324, 0.5, 1.0, 1e300, f64::MAX];
         for pair in ascending.windows(2) {
             assert!(pair[0].order_bits() < pair[1].order_bits(), "{pair:?}");
         }

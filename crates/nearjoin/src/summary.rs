@@ -9,6 +9,8 @@ use crate::scalar::Scalar;
 /// Sampled queries, and points that each of them is compared with.
 const QUERIES: usize = 64;
 const POINTS: usize = 4096;
+/// Of these pairs one in so many is kept, for questions that are asked often.
+const KEPT: usize = 4;
 /// Coordinates in the sample at the most.
 const COORDINATES: usize = 1 << 18;
 /// Radii at which sampled pairs are counted: ε·2ᵏ.
@@ -28,7 +30,7 @@ pub(crate) struct Summary {
     pub(crate) extents: Vec<(f64, f64)>,
     /// ε as the grid sees it: no match differs by more in any coordinate.
     pub(crate) reach: f64,
-    /// Differences per dimension of the sampled pairs, pair after pair.
+    /// Differences per dimension of some of the sampled pairs, pair after pair.
     pub(crate) differences: Vec<f64>,
     /// Number of sampled pairs, and how many of them lie within ε·2ᵏ.
     pub(crate) pairs: usize,
@@ -73,13 +75,11 @@ impl Summary {
             return;
         }
         let queries = QUERIES.min(left.len());
-        let points = POINTS
-            .min(right.len())
-            .min((COORDINATES / (queries * self.dim)).max(8));
+        let points = POINTS.min(right.len()).min((COORDINATES / (queries * self.dim)).max(8));
         let bounds: Vec<f64> = (0..RADII)
             .map(|k| {
                 let radius = t.eps.to_f64() * f64::from(1u32 << k);
-                t.widen(0.0, radius)
+                t.metric.widen(0.0, radius)
             })
             .collect();
         for q in 0..queries {
@@ -90,11 +90,14 @@ impl Summary {
                     continue;
                 }
                 let (x, y) = (left.row(i), right.row(j));
+                let keep = p % KEPT == 0;
                 let mut acc = 0.0;
                 for (x, y) in x.iter().zip(y) {
                     let difference = (x.to_f64() - y.to_f64()).abs();
-                    self.differences.push(difference);
-                    acc = t.widen(acc, difference);
+                    if keep {
+                        self.differences.push(difference);
+                    }
+                    acc = t.metric.widen(acc, difference);
                 }
                 self.pairs += 1;
                 for (within, bound) in self.within.iter_mut().zip(&bounds) {
@@ -109,22 +112,16 @@ impl Summary {
     /// independent.
     pub(crate) fn fraction(&self, limits: &[(usize, f64)]) -> f64 {
         const ENOUGH: usize = 8;
-        if self.pairs == 0 {
+        let pairs = self.differences.len() / self.dim;
+        if pairs == 0 {
             return 0.0;
         }
         let near = |pair: &[f64]| limits.iter().all(|&(j, limit)| pair[j] <= limit);
-        let hits = self
-            .differences
-            .chunks_exact(self.dim)
-            .filter(|pair| near(pair))
-            .count();
+        let hits = self.differences.chunks_exact(self.dim).filter(|pair| near(pair)).count();
         if hits >= ENOUGH || limits.len() == 1 {
-            return hits as f64 / self.pairs as f64;
+            return hits as f64 / pairs as f64;
         }
-        limits
-            .iter()
-            .map(|limit| self.fraction(&[*limit]))
-            .product()
+        limits.iter().map(|limit| self.fraction(&[*limit])).product()
     }
 }
 
@@ -140,30 +137,39 @@ fn spread(k: usize, of: usize, len: usize) -> usize {
 fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
     let dim = points.dimension();
     let none = || (vec![T::INFINITY; dim], vec![T::NEG_INFINITY; dim]);
-    let least = |a: T, b: T| if b < a { b } else { a };
-    let most = |a: T, b: T| if b > a { b } else { a };
+    fn least<T: Scalar>(a: T, b: T) -> T {
+        if b < a { b } else { a }
+    }
+    fn most<T: Scalar>(a: T, b: T) -> T {
+        if b > a { b } else { a }
+    }
     let (lo, hi) = points
         .as_slice()
         .par_chunks(dim * 8192)
         .map(|chunk| {
-            let (mut lo, mut hi) = none();
-            for row in chunk.chunks_exact(dim) {
-                for ((lo, hi), &x) in lo.iter_mut().zip(&mut hi).zip(row) {
+            // Several rows at a time, so that the loop is long enough to vectorise.
+            let rows = (64 / dim).max(1);
+            let (mut lo, mut hi) =
+                (vec![T::INFINITY; rows * dim], vec![T::NEG_INFINITY; rows * dim]);
+            for rows in chunk.chunks(rows * dim) {
+                for ((lo, hi), &x) in lo.iter_mut().zip(&mut hi).zip(rows) {
                     *lo = least(*lo, x);
                     *hi = most(*hi, x);
                 }
             }
-            (lo, hi)
+            let fold = |lanes: &[T], start: T, f: fn(T, T) -> T| -> Vec<T> {
+                (0..dim)
+                    .map(|j| lanes.iter().skip(j).step_by(dim).fold(start, |a, &b| f(a, b)))
+                    .collect()
+            };
+            (fold(&lo, T::INFINITY, least), fold(&hi, T::NEG_INFINITY, most))
         })
         .reduce(none, |a, b| {
             let lo = a.0.iter().zip(b.0).map(|(a, b)| least(*a, b)).collect();
             let hi = a.1.iter().zip(b.1).map(|(a, b)| most(*a, b)).collect();
             (lo, hi)
         });
-    lo.iter()
-        .zip(&hi)
-        .map(|(lo, hi)| (lo.to_f64(), hi.to_f64()))
-        .collect()
+    lo.iter().zip(&hi).map(|(lo, hi)| (lo.to_f64(), hi.to_f64())).collect()
 }
 
 #[cfg(test)]

@@ -20,11 +20,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(len: usize, unit: usize) -> Self {
-        Queue {
-            next: AtomicUsize::new(0),
-            len,
-            unit: unit.max(1),
-        }
+        Queue { next: AtomicUsize::new(0), len, unit: unit.max(1) }
     }
 
     /// The next unit, if there is one and nobody has closed the queue.
@@ -53,10 +49,7 @@ mod tests {
             let threads: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| core::iter::from_fn(|| queue.take()).collect::<Vec<_>>()))
                 .collect();
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         units.sort_by_key(|unit| unit.start);
         assert_eq!(units.first().unwrap().start, 0);

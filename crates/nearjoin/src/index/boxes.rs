@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::{Candidates, Run, push_run};
+use super::{Candidates, Layout, Run, push_run};
 use crate::error::Result;
 use crate::exec::cpu::kernel::{BoxJob, Kernels};
 use crate::memory::Buffer;
@@ -26,10 +26,7 @@ pub(crate) struct BoxOf<T> {
 
 impl<T: Scalar> BoxOf<T> {
     pub(crate) fn new() -> Self {
-        BoxOf {
-            lo: Vec::new(),
-            hi: Vec::new(),
-        }
+        BoxOf { lo: Vec::new(), hi: Vec::new() }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -54,20 +51,20 @@ pub(crate) struct Boxes<T> {
 }
 
 impl<T: Scalar> Boxes<T> {
-    /// Boxes the points of columns `stride` apart.
-    pub(crate) fn new(coords: &[T], len: usize, dim: usize, stride: usize) -> Result<Self> {
-        let columns = || coords.chunks_exact(stride).map(|column| &column[..len]);
-        let mut levels = vec![Level::new(len, dim, columns(), columns())?];
+    /// Boxes every 16 points of a layout, and every 16 boxes, up to a handful.
+    pub(crate) fn new(layout: &Layout<'_, T>) -> Result<Self> {
+        let (len, dim) = (layout.len(), layout.dim());
+        let mut levels = vec![Level::new(len, dim, |j, points| layout.extent(j, points))?];
         while let Some(below) = levels.last().filter(|level| level.count > FAN) {
-            let lo = below
-                .lo
-                .chunks_exact(below.stride)
-                .map(|c| &c[..below.count]);
-            let hi = below
-                .hi
-                .chunks_exact(below.stride)
-                .map(|c| &c[..below.count]);
-            let level = Level::new(below.count, dim, lo, hi)?;
+            let level = Level::new(below.count, dim, |j, boxes: &Run| {
+                let range = |bounds: &Buffer<T>, pick: fn(T, T) -> T, start: T| {
+                    let first = j * below.stride + boxes.start as usize;
+                    bounds[first..][..boxes.len()].iter().fold(start, |a, &b| pick(a, b))
+                };
+                let lo = range(&below.lo, |a, b| if b < a { b } else { a }, T::INFINITY);
+                let hi = range(&below.hi, |a, b| if b > a { b } else { a }, T::NEG_INFINITY);
+                (lo, hi)
+            })?;
             levels.push(level);
         }
         Ok(Boxes { dim, len, levels })
@@ -99,58 +96,26 @@ impl<T: Scalar> Boxes<T> {
         }
     }
 
-    /// Mean extent of the lowest boxes in dimension `j`, from a sample.
-    pub(crate) fn mean_extent(&self, j: usize) -> f64 {
-        let level = &self.levels[0];
-        let step = level.count.div_ceil(512).max(1);
-        let (mut sum, mut sampled) = (0.0, 0usize);
-        for node in (0..level.count).step_by(step) {
-            let at = j * level.stride + node;
-            sum += level.hi[at].to_f64() - level.lo[at].to_f64();
-            sampled += 1;
-        }
-        sum / sampled.max(1) as f64
-    }
-
     pub(crate) fn bytes(&self) -> usize {
-        self.levels
-            .iter()
-            .map(|l| size_of_val(&l.lo[..]) + size_of_val(&l.hi[..]))
-            .sum()
+        self.levels.iter().map(|l| size_of_val(&l.lo[..]) + size_of_val(&l.hi[..])).sum()
     }
 }
 
 impl<T: Scalar> Level<T> {
-    /// Bounds every 16 of `len` boxes given by their columns.
-    fn new<'a>(
-        len: usize,
-        dim: usize,
-        lo_below: impl Iterator<Item = &'a [T]>,
-        hi_below: impl Iterator<Item = &'a [T]>,
-    ) -> Result<Self> {
+    /// Bounds every 16 of `len` things, whose extent in dimension `j` is given.
+    fn new(len: usize, dim: usize, extent: impl Fn(usize, &Run) -> (T, T) + Sync) -> Result<Self> {
         let count = len.div_ceil(FAN);
         let stride = count.next_multiple_of(FAN) + FAN;
         let (mut lo, mut hi) = (Buffer::zeroed(stride * dim)?, Buffer::zeroed(stride * dim)?);
         let columns = lo.chunks_exact_mut(stride).zip(hi.chunks_exact_mut(stride));
-        for ((lo, hi), (lo_below, hi_below)) in columns.zip(lo_below.zip(hi_below)) {
+        for (j, (lo, hi)) in columns.enumerate() {
             let boxes = lo[..count].par_iter_mut().zip(hi[..count].par_iter_mut());
-            let below = lo_below.par_chunks(FAN).zip(hi_below.par_chunks(FAN));
-            boxes
-                .zip(below)
-                .with_min_len(1024)
-                .for_each(|((lo, hi), (lo_below, hi_below))| {
-                    let min = |a: T, b: &T| if *b < a { *b } else { a };
-                    let max = |a: T, b: &T| if *b > a { *b } else { a };
-                    *lo = lo_below.iter().fold(T::INFINITY, min);
-                    *hi = hi_below.iter().fold(T::NEG_INFINITY, max);
-                });
+            boxes.enumerate().with_min_len(1024).for_each(|(node, (lo, hi))| {
+                let of = (node * FAN) as u32..len.min((node + 1) * FAN) as u32;
+                (*lo, *hi) = extent(j, &of);
+            });
         }
-        Ok(Level {
-            count,
-            stride,
-            lo,
-            hi,
-        })
+        Ok(Level { count, stride, lo, hi })
     }
 }
 

@@ -9,6 +9,7 @@
 
 use rayon::prelude::*;
 
+use super::layout::SLACK;
 use super::order::{Keyed, sort_keyed};
 use super::{BoxOf, Run, push_run};
 use crate::error::Result;
@@ -41,19 +42,11 @@ pub(crate) struct Directory<T> {
 
 /// Sorts points into the parts of `shape`: rows in index order.
 pub(crate) fn sort<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<Buffer<u32>> {
-    let mut keyed: Vec<Keyed> = (0..points.len())
-        .into_par_iter()
-        .map(|id| Keyed {
-            key: 0,
-            id: id as u32,
-        })
-        .collect();
+    let mut keyed: Vec<Keyed> =
+        (0..points.len()).into_par_iter().map(|id| Keyed { key: 0, id: id as u32 }).collect();
     fractionate(points, shape, 0, &mut keyed);
-    let mut ids = Buffer::<u32>::zeroed(keyed.len())?;
-    ids.par_iter_mut()
-        .zip(&keyed)
-        .with_min_len(4096)
-        .for_each(|(id, k)| *id = k.id);
+    let mut ids = Buffer::<u32>::zeroed(keyed.len() + SLACK)?;
+    ids.par_iter_mut().zip(&keyed).with_min_len(4096).for_each(|(id, k)| *id = k.id);
     Ok(ids)
 }
 
@@ -74,9 +67,7 @@ fn fractionate<T: Scalar>(points: Points<'_, T>, shape: &Shape, level: usize, ke
         parts.push(part);
         rest = tail;
     }
-    parts
-        .into_par_iter()
-        .for_each(|part| fractionate(points, shape, level + 1, part));
+    parts.into_par_iter().for_each(|part| fractionate(points, shape, level + 1, part));
 }
 
 /// Cuts a run into `parts` runs whose lengths differ by at most one.
@@ -95,10 +86,8 @@ impl<T: Scalar> Directory<T> {
                 Some(parts) => parts.iter().map(|part| part.run.clone()).collect(),
                 None => vec![0..ids.len() as u32],
             };
-            let runs: Vec<Run> = above
-                .into_iter()
-                .flat_map(|run| cuts(run, shape.fanout))
-                .collect();
+            let runs: Vec<Run> =
+                above.into_iter().flat_map(|run| cuts(run, shape.fanout)).collect();
             let parts = runs.into_par_iter().map(|run| {
                 let (mut lo, mut hi) = (T::INFINITY, T::NEG_INFINITY);
                 for &id in &ids[run.start as usize..run.end as usize] {
@@ -135,10 +124,7 @@ impl<T: Scalar> Directory<T> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.levels
-            .iter()
-            .map(|parts| size_of_val(&parts[..]))
-            .sum()
+        self.levels.iter().map(|parts| size_of_val(&parts[..])).sum()
     }
 }
 

@@ -10,11 +10,12 @@
 //! representable, so the rounded `x − reach` is still at most `y`. Hence the cell of `y`
 //! lies between the cells of the two rounded ends.
 
+use core::cmp::Ordering;
 use core::ops::ControlFlow;
 
 use rayon::prelude::*;
 
-use super::order::Sorted;
+use super::order::{self, Sorted};
 use super::{BoxOf, Layout, Run, push_run};
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -22,6 +23,8 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
+/// A table of all cells, empty ones too, is kept up to this many cells per point.
+pub(crate) const DENSE: u128 = 2;
 /// A block longer along its row than this many ε is halved ...
 const LONG_BLOCK: f64 = 2.0;
 /// ... unless it has only this many queries left.
@@ -32,30 +35,34 @@ const SMALL_BLOCK: u32 = 4;
 pub(crate) struct Axis {
     /// The dimension of the points.
     pub(crate) dim: usize,
-    /// Where cell 0 begins.
-    pub(crate) origin: f64,
     /// Width of a cell.
     pub(crate) width: f64,
     /// Number of cells.
     pub(crate) cells: u64,
+    /// Where cell 0 begins.
+    origin: f64,
+    per_unit: f64,
+    /// More than the rounding of `cell` and `edge` can amount to.
+    slack: f64,
 }
 
 impl Axis {
+    pub(crate) fn new(dim: usize, origin: f64, width: f64, cells: u64) -> Self {
+        let slack = (origin.abs() + cells as f64 * width) * 1e-14;
+        Axis { dim, width, cells, origin, per_unit: 1.0 / width, slack }
+    }
+
     /// The cell of a coordinate; coordinates beyond the ends belong to the end cells.
     #[inline(always)]
     fn cell(&self, x: f64) -> u64 {
-        (((x - self.origin) * (1.0 / self.width)) as u64).min(self.cells - 1)
+        let place = (x - self.origin) * self.per_unit;
+        place.clamp(0.0, (self.cells - 1) as f64) as i64 as u64
     }
 
     /// Every coordinate of `cell` is at least this, up to `slack`.
     #[inline(always)]
     fn edge(&self, cell: u64) -> f64 {
         self.origin + cell as f64 * self.width
-    }
-
-    /// More than the rounding of `cell` and `edge` can amount to.
-    fn slack(&self) -> f64 {
-        (self.origin.abs() + self.cells as f64 * self.width) * 1e-14
     }
 }
 
@@ -69,16 +76,11 @@ pub(crate) struct Shape {
 impl Shape {
     /// All cells, empty or not.
     pub(crate) fn cells(&self) -> u128 {
-        self.axes
-            .iter()
-            .map(|axis| u128::from(axis.cells))
-            .product()
+        self.axes.iter().map(|axis| u128::from(axis.cells)).product()
     }
 
     fn key<T: Scalar>(&self, row: &[T]) -> u64 {
-        self.axes.iter().fold(0, |key, axis| {
-            key * axis.cells + axis.cell(row[axis.dim].to_f64())
-        })
+        self.axes.iter().fold(0, |key, axis| key * axis.cells + axis.cell(row[axis.dim].to_f64()))
     }
 }
 
@@ -98,10 +100,18 @@ pub(crate) struct Grid {
     rows: Vec<u32>,
 }
 
-/// The places in a sparse table where the last block's rows were found: the next
-/// block's are close by.
-#[derive(Debug, Default)]
-pub(crate) struct Cursors(Vec<usize>);
+/// What a search keeps from block to block.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    /// A row whose least distance accumulates to more than this holds no match.
+    limit: f64,
+    windows: Vec<Window>,
+    /// The least distance of each cell of each window from the block.
+    gaps: Vec<f64>,
+    /// The places in a sparse table where the last block's rows were found: the next
+    /// block's are close by.
+    cursors: Vec<usize>,
+}
 
 /// Which half of the adjacent cells a block looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,62 +122,58 @@ pub(crate) enum Pattern {
     Unicomp,
 }
 
-/// Sorts points by the cells of `shape`.
-pub(crate) fn sort<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Sorted {
-    let (data, dim) = (points.as_slice(), points.dimension());
-    Sorted::by_key(points.len(), |row| shape.key(&data[row * dim..][..dim]))
+/// Points sorted by cell.
+pub(crate) struct Side {
+    pub(crate) ids: Buffer<u32>,
+    table: Table,
+    /// The first position of each non-empty row of cells, and the end.
+    rows: Vec<u32>,
+}
+
+impl Side {
+    /// Sorts points by the cells of `shape`.
+    pub(crate) fn new<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<Self> {
+        let (data, dim, len) = (points.as_slice(), points.dimension(), points.len());
+        let key = |row: usize| shape.key(&data[row * dim..][..dim]);
+        let along = shape.axes.last().map_or(1, |axis| axis.cells);
+        let cells = shape.cells();
+        if cells <= (DENSE * len as u128).max(1 << 12) {
+            let (ids, starts) = order::by_cell(len, cells as usize, key)?;
+            let first_of_row = starts.chunks(along as usize).map(|row| row[0]);
+            let mut rows: Vec<u32> = first_of_row.collect();
+            rows.push(len as u32);
+            rows.dedup();
+            return Ok(Side { ids, table: Table::Dense(starts), rows });
+        }
+        let sorted = Sorted::by_key(len, key);
+        let mut rows = firsts(&sorted, |key| key / along);
+        rows.push(len as u32);
+        let mut starts = firsts(&sorted, |key| key);
+        let cells = starts.iter().map(|&start| sorted.key(start as usize)).collect();
+        starts.push(len as u32);
+        Ok(Side { ids: sorted.ids()?, table: Table::Sparse { cells, starts }, rows })
+    }
 }
 
 impl Grid {
-    /// Tabulates the cells of the sorted right points and the rows of the queries.
-    pub(crate) fn new(shape: Shape, right: &Sorted, queries: &Sorted) -> Result<Self> {
-        let cells = shape.cells();
-        let dense = cells <= (2 * right.len() as u128).max(1 << 12);
-        let table = if dense {
-            Self::dense(cells as usize, right)?
-        } else {
-            Self::sparse(right)
+    /// The grid of two sides, or of one side joined with itself.
+    pub(crate) fn new(
+        shape: Shape,
+        right: Side,
+        left: Option<Side>,
+    ) -> (Self, Buffer<u32>, Option<Buffer<u32>>) {
+        let (rows, left) = match left {
+            Some(left) => (left.rows, Some(left.ids)),
+            None => (right.rows, None),
         };
-        let along = shape.axes.last().map_or(1, |axis| axis.cells);
-        let mut rows = firsts(queries, |key| key / along);
-        rows.push(queries.len() as u32);
-        Ok(Grid { shape, table, rows })
-    }
-
-    fn dense(cells: usize, sorted: &Sorted) -> Result<Table> {
-        const CHUNK: usize = 1 << 14;
-        let mut starts = Buffer::<u32>::zeroed(cells + 1)?;
-        starts
-            .par_chunks_mut(CHUNK)
-            .enumerate()
-            .for_each(|(chunk, starts)| {
-                let first = chunk * CHUNK;
-                let mut position = sorted.position(first as u64);
-                for (at, start) in starts.iter_mut().enumerate() {
-                    while position < sorted.len() && sorted.key(position) < (first + at) as u64 {
-                        position += 1;
-                    }
-                    *start = position as u32;
-                }
-            });
-        Ok(Table::Dense(starts))
-    }
-
-    fn sparse(sorted: &Sorted) -> Table {
-        let mut starts = firsts(sorted, |key| key);
-        let cells = starts
-            .iter()
-            .map(|&start| sorted.key(start as usize))
-            .collect();
-        starts.push(sorted.len() as u32);
-        Table::Sparse { cells, starts }
+        (Grid { shape, table: right.table, rows }, right.ids, left)
     }
 
     /// Cuts `unit` into blocks of at most `most` queries, each of one row, or of one
     /// cell where `one_cell`; none much longer along the row than `reach`.
     pub(crate) fn blocks<T: Scalar>(
         &self,
-        queries: &Layout<T>,
+        queries: &Layout<'_, T>,
         unit: Run,
         most: u32,
         reach: f64,
@@ -177,8 +183,7 @@ impl Grid {
         let Some(along) = self.shape.axes.last() else {
             return ControlFlow::Continue(());
         };
-        let column = queries.column(along.dim);
-        let x = |position: u32| column[position as usize].to_f64();
+        let x = |position: u32| queries.coordinate(along.dim, position);
         let mut row = self.rows.partition_point(|&first| first <= unit.start);
         let mut start = unit.start;
         while start < unit.end {
@@ -192,9 +197,7 @@ impl Grid {
             let mut size = left.div_ceil(left.div_ceil(most));
             if one_cell {
                 let cell = along.cell(x(start));
-                size = (1..size)
-                    .find(|&n| along.cell(x(start + n)) != cell)
-                    .unwrap_or(size);
+                size = (1..size).find(|&n| along.cell(x(start + n)) != cell).unwrap_or(size);
             } else {
                 while size > SMALL_BLOCK && x(start + size - 1) - x(start) > LONG_BLOCK * reach {
                     size = size.div_ceil(2);
@@ -214,25 +217,37 @@ impl Grid {
         block: &Run,
         query: &BoxOf<T>,
         pattern: Pattern,
-        cursors: &mut Cursors,
+        finder: &mut Finder,
         runs: &mut Vec<Run>,
     ) {
-        let (_, limit) = threshold.band(query.lo.len());
+        let Some((along, slow)) = self.shape.axes.split_last() else { return };
+        let limit = finder.limit;
+        let reach = threshold.reach;
+        finder.begin(threshold, slow, query);
+        let (lo, hi) = (query.lo[along.dim].to_f64(), query.hi[along.dim].to_f64());
         let mut search = Search {
             grid: self,
-            threshold,
+            finder,
+            metric: threshold.metric,
             limit,
-            query,
-            pattern,
-            cursors,
+            along: *along,
+            lo,
+            hi,
+            first: along.cell(lo - reach),
+            last: along.cell(hi + reach),
             block,
             runs,
             row: 0,
         };
-        search.slow_axis(0, 0, 0.0, pattern == Pattern::All);
+        if slow.is_empty() {
+            search.row(0, 0.0, pattern == Pattern::All);
+        } else {
+            search.slow_axis(0, 0, 0.0, pattern == Pattern::All);
+        }
     }
 
     /// The positions of the cells `first..=last`, which lie in one row.
+    #[inline(always)]
     fn lookup(&self, first: u64, last: u64, cursor: &mut usize) -> Run {
         match &self.table {
             Table::Dense(starts) => starts[first as usize]..starts[last as usize + 1],
@@ -257,107 +272,134 @@ impl Grid {
     }
 }
 
+/// The cells of one slow axis within reach of a block.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    cells: u64,
+    /// The block's own cell.
+    own: u64,
+    first: u64,
+    /// Where the windows' gaps begin and end in [`Finder::gaps`].
+    gaps: (usize, usize),
+}
+
+impl Finder {
+    pub(crate) fn new<T: Scalar>(threshold: &Threshold<T>, dim: usize) -> Self {
+        let (_, limit) = threshold.band(dim);
+        Finder { limit, windows: Vec::new(), gaps: Vec::new(), cursors: Vec::new() }
+    }
+
+    /// Finds the cells within reach of a block on every slow axis, with the least
+    /// distance of each.
+    fn begin<T: Scalar>(&mut self, threshold: &Threshold<T>, slow: &[Axis], query: &BoxOf<T>) {
+        self.windows.clear();
+        self.gaps.clear();
+        for axis in slow {
+            let (lo, hi) = (query.lo[axis.dim].to_f64(), query.hi[axis.dim].to_f64());
+            let own = axis.cell(lo);
+            let first = axis.cell(lo - threshold.reach);
+            let last = axis.cell(hi + threshold.reach);
+            let start = self.gaps.len();
+            for cell in first..=last {
+                // The end cells reach beyond their edges, but only outwards: the edge
+                // that faces the block is a true one.
+                let gap = match cell.cmp(&own) {
+                    Ordering::Less => lo - axis.edge(cell + 1) - axis.slack,
+                    Ordering::Equal => 0.0,
+                    Ordering::Greater => axis.edge(cell) - hi - axis.slack,
+                };
+                self.gaps.push(gap.max(0.0));
+            }
+            let gaps = (start, self.gaps.len());
+            self.windows.push(Window { cells: axis.cells, own, first, gaps });
+        }
+    }
+}
+
 /// One block's walk over the rows within reach.
-struct Search<'a, T> {
+struct Search<'a> {
     grid: &'a Grid,
-    threshold: &'a Threshold<T>,
+    finder: &'a mut Finder,
+    metric: Metric,
     /// A row whose least distance accumulates to more holds no match.
     limit: f64,
-    query: &'a BoxOf<T>,
-    pattern: Pattern,
+    along: Axis,
+    /// The block's extent along the row, and the cells within reach of it.
+    lo: f64,
+    hi: f64,
+    first: u64,
+    last: u64,
     block: &'a Run,
-    cursors: &'a mut Cursors,
     runs: &'a mut Vec<Run>,
     /// Rows looked up so far: the number of the cursor.
     row: usize,
 }
 
-impl<T: Scalar> Search<'_, T> {
+impl Search<'_> {
     /// Walks the cells of slow axis `a` within reach. `acc` is the least distance of the
     /// row so far; `decided` says that UNICOMP has given the pair of rows to this block.
     fn slow_axis(&mut self, a: usize, key: u64, acc: f64, decided: bool) {
-        let axes = &self.grid.shape.axes;
-        if a + 1 == axes.len() {
-            return self.row(key, acc, decided);
-        }
-        let axis = axes[a];
-        let (lo, hi) = (
-            self.query.lo[axis.dim].to_f64(),
-            self.query.hi[axis.dim].to_f64(),
-        );
-        let reach = self.threshold.reach;
-        let own = axis.cell(lo);
-        let slack = axis.slack();
-        for cell in axis.cell(lo - reach)..=axis.cell(hi + reach) {
+        let window = self.finder.windows[a];
+        let innermost = a + 1 == self.finder.windows.len();
+        for at in window.gaps.0..window.gaps.1 {
+            let cell = window.first + (at - window.gaps.0) as u64;
             let mut decided = decided;
-            if !decided && cell != own {
-                if own % 2 == 0 {
+            if !decided && cell != window.own {
+                if window.own % 2 == 0 {
                     continue;
                 }
                 decided = true;
             }
-            // The end cells reach beyond their edges, but only outwards: the edge
-            // that faces the block is a true one.
-            let gap = if cell > own {
-                axis.edge(cell) - hi - slack
-            } else if cell < own {
-                lo - axis.edge(cell + 1) - slack
+            let acc = self.metric.widen(acc, self.finder.gaps[at]);
+            if acc > self.limit {
+                continue;
+            }
+            let key = key * window.cells + cell;
+            if innermost {
+                self.row(key, acc, decided);
             } else {
-                0.0
-            };
-            let acc = self.threshold.widen(acc, gap.max(0.0));
-            if acc <= self.limit {
-                self.slow_axis(a + 1, key * axis.cells + cell, acc, decided);
+                self.slow_axis(a + 1, key, acc, decided);
             }
         }
     }
 
     /// Appends the run of one row, as far along as a match can be.
+    #[inline(always)]
     fn row(&mut self, key: u64, acc: f64, decided: bool) {
-        let axis = self.grid.shape.axes[self.grid.shape.axes.len() - 1];
-        let (lo, hi) = (
-            self.query.lo[axis.dim].to_f64(),
-            self.query.hi[axis.dim].to_f64(),
-        );
-        let mut reach = self.threshold.reach;
-        if acc > 0.0 {
-            // What the other axes leave of ε. `limit` has the rounding in it.
-            let left = match self.threshold.metric {
+        let (mut first, mut last) = (self.first, self.last);
+        // What the other axes leave of ε, where it is worth the square root.
+        if acc > 0.2 * self.limit && self.metric != Metric::Linf {
+            let left = match self.metric {
+                // `limit` has the rounding of sums in it; the factor has that of the root.
                 Metric::L2 => (self.limit - acc).sqrt() * (1.0 + 1e-15),
-                Metric::L1 => self.limit - acc,
-                Metric::Linf => reach,
+                _ => self.limit - acc,
             };
-            reach = reach.min(left);
+            first = first.max(self.along.cell(self.lo - left));
+            last = last.min(self.along.cell(self.hi + left));
         }
-        let base = key * axis.cells;
-        let (first, last) = (axis.cell(lo - reach), axis.cell(hi + reach));
-        if self.cursors.0.len() <= self.row + 1 {
-            self.cursors.0.resize(self.row + 2, 0);
+        if self.finder.cursors.len() <= self.row {
+            self.finder.cursors.push(0);
         }
-        let mut look = |cells: core::ops::RangeInclusive<u64>| {
-            let cursor = &mut self.cursors.0[self.row];
-            self.grid
-                .lookup(base + cells.start(), base + cells.end(), cursor)
-        };
+        let base = key * self.along.cells;
+        let cursor = &mut self.finder.cursors[self.row];
+        self.row += 1;
         if decided {
-            let run = look(first..=last);
-            push_run(self.runs, run);
-        } else {
-            let own = axis.cell(lo);
-            let cell = look(own..=own);
-            push_run(self.runs, self.block.end..cell.end);
-            if own % 2 == 1 {
-                if first < own {
-                    let before = look(own - 1..=own - 1);
-                    push_run(self.runs, before);
-                }
-                if last > own {
-                    let after = look(own + 1..=own + 1);
-                    push_run(self.runs, after);
-                }
+            push_run(self.runs, self.grid.lookup(base + first, base + last, cursor));
+            return;
+        }
+        // UNICOMP's own row: cells at an odd place look both ways, the others only at
+        // the rest of themselves.
+        let own = self.along.cell(self.lo);
+        let cell = self.grid.lookup(base + own, base + own, cursor);
+        push_run(self.runs, self.block.end..cell.end);
+        if own % 2 == 1 {
+            if first < own {
+                push_run(self.runs, self.grid.lookup(base + own - 1, base + own - 1, cursor));
+            }
+            if last > own {
+                push_run(self.runs, self.grid.lookup(base + own + 1, base + own + 1, cursor));
             }
         }
-        self.row += 1;
     }
 }
 
@@ -408,10 +450,7 @@ mod tests {
             .collect();
         for from in 0..=cells.len() {
             for key in 0..1600 {
-                assert_eq!(
-                    gallop(&cells, from, key),
-                    cells.partition_point(|&c| c < key)
-                );
+                assert_eq!(gallop(&cells, from, key), cells.partition_point(|&c| c < key));
             }
         }
     }

@@ -11,113 +11,174 @@ use crate::scalar::Scalar;
 
 /// Elements that every column has beyond its last point, so that kernels may read
 /// whole vectors from any position.
-const SLACK: usize = 64;
+pub(crate) const SLACK: usize = 64;
 /// Points gathered by one task.
 const CHUNK: usize = 8192;
 
 /// Points reordered so that neighbours stand close together.
-pub(crate) struct Layout<T> {
-    len: usize,
-    dim: usize,
+pub(crate) struct Layout<'a, T> {
+    points: Points<'a, T>,
     stride: usize,
-    coords: Buffer<T>,
+    columns: Columns<T>,
     ids: Buffer<u32>,
-    boxes: Boxes<T>,
+    boxes: Option<Boxes<T>>,
 }
 
-impl<T: Scalar> Layout<T> {
-    /// Gathers `points` in the order of `ids`, and boxes every 16 of them.
-    pub(crate) fn new(points: Points<'_, T>, ids: Buffer<u32>) -> Result<Self> {
-        let (len, dim) = (points.len(), points.dimension());
-        let stride = len.next_multiple_of(16) + SLACK;
-        let mut coords = Buffer::zeroed(stride * dim)?;
+/// The coordinates in index order, a column per dimension.
+pub(crate) enum Columns<T> {
+    /// As they are.
+    Own(Buffer<T>),
+    /// Relative to `origin`, as `f32`: half the memory and twice the lanes. Whatever is
+    /// too close to call is looked up in the input.
+    Narrow { coords: Buffer<f32>, origin: Vec<f64>, error: f64 },
+}
 
-        // One task fills the same chunk of every column, so that each input row is
-        // read once.
-        let chunks = len.div_ceil(CHUNK);
-        let mut tasks: Vec<Vec<&mut [T]>> = Vec::new();
-        tasks.resize_with(chunks, || Vec::with_capacity(dim));
-        for column in coords.chunks_exact_mut(stride) {
-            for (task, chunk) in tasks.iter_mut().zip(column[..len].chunks_mut(CHUNK)) {
-                task.push(chunk);
-            }
+/// How a layout is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Making<'a> {
+    /// The origin of narrow columns and the largest distance from it, where they will do.
+    pub(crate) narrow: Option<(&'a [f64], f64)>,
+    /// Whether boxes will be looked at.
+    pub(crate) boxes: bool,
+}
+
+impl<'a, T: Scalar> Layout<'a, T> {
+    /// Gathers `points` in the order of `ids`, which has [`SLACK`] elements more than there
+    /// are points.
+    pub(crate) fn new(points: Points<'a, T>, ids: Buffer<u32>, making: Making<'_>) -> Result<Self> {
+        let stride = points.len().next_multiple_of(16) + SLACK;
+        let columns = match making.narrow {
+            None => Columns::Own(gather(points, &ids, stride, |_, x| x)?),
+            Some((origin, spread)) => Columns::Narrow {
+                coords: gather(points, &ids, stride, |j, x| (x.to_f64() - origin[j]) as f32)?,
+                origin: origin.to_vec(),
+                // One rounding to `f32` and two in `f64`.
+                error: spread * f64::from(f32::EPSILON),
+            },
+        };
+        let mut layout = Layout { points, stride, columns, ids, boxes: None };
+        if making.boxes {
+            layout.boxes = Some(Boxes::new(&layout)?);
         }
-        let data = points.as_slice();
-        tasks
-            .into_par_iter()
-            .zip(ids.par_chunks(CHUNK))
-            .for_each(|(mut columns, ids)| {
-                for (at, &id) in ids.iter().enumerate() {
-                    let row = &data[id as usize * dim..][..dim];
-                    for (column, &x) in columns.iter_mut().zip(row) {
-                        column[at] = x;
-                    }
-                }
-            });
-        let boxes = Boxes::new(&coords, len, dim, stride)?;
-        Ok(Layout {
-            len,
-            dim,
-            stride,
-            coords,
-            ids,
-            boxes,
-        })
+        Ok(layout)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.points.len()
     }
 
     pub(crate) fn dim(&self) -> usize {
-        self.dim
+        self.points.dimension()
     }
 
+    /// Elements from one column to the next.
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// All columns, `stride` apart.
-    pub(crate) fn coords(&self) -> &[T] {
-        &self.coords
+    pub(crate) fn columns(&self) -> &Columns<T> {
+        &self.columns
     }
 
-    /// One dimension of all points, and the slack behind them.
-    pub(crate) fn column(&self, j: usize) -> &[T] {
-        &self.coords[j * self.stride..][..self.stride]
+    /// The input, which decides.
+    pub(crate) fn points(&self) -> Points<'a, T> {
+        self.points
     }
 
     /// The input rows, in index order.
     pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids[..self.points.len()]
+    }
+
+    /// The same with the slack behind them.
+    pub(crate) fn padded_ids(&self) -> &[u32] {
         &self.ids
     }
 
-    pub(crate) fn boxes(&self) -> &Boxes<T> {
-        &self.boxes
+    /// The boxes of its blocks, where they were asked for.
+    pub(crate) fn boxes(&self) -> Option<&Boxes<T>> {
+        self.boxes.as_ref()
     }
 
-    /// Copies the point at `position` to `row`.
-    pub(crate) fn point(&self, position: u32, row: &mut Vec<T>) {
-        row.clear();
-        row.extend((0..self.dim).map(|j| self.coords[j * self.stride + position as usize]));
+    /// The coordinate `j` of the point at `position`, as exactly as the columns have it.
+    #[inline(always)]
+    pub(crate) fn coordinate(&self, j: usize, position: u32) -> f64 {
+        let at = j * self.stride + position as usize;
+        match &self.columns {
+            Columns::Own(coords) => coords[at].to_f64(),
+            Columns::Narrow { coords, origin, .. } => origin[j] + f64::from(coords[at]),
+        }
     }
 
-    /// The bounding box of the points of a run that is not empty.
+    /// Least and greatest coordinate `j` of a run that is not empty, rounded outwards.
+    #[inline(always)]
+    pub(crate) fn extent(&self, j: usize, run: &Run) -> (T, T) {
+        let range = j * self.stride + run.start as usize..j * self.stride + run.end as usize;
+        match &self.columns {
+            Columns::Own(coords) => extent(&coords[range]),
+            Columns::Narrow { coords, origin, error } => {
+                let (lo, hi) = extent(&coords[range]);
+                let lo = origin[j] + f64::from(lo) - error;
+                let hi = origin[j] + f64::from(hi) + error;
+                (T::from_f64(lo), T::from_f64(hi))
+            }
+        }
+    }
+
+    /// A box around the points of a run that is not empty.
     pub(crate) fn bound(&self, run: &Run, bound: &mut BoxOf<T>) {
         bound.clear();
-        for j in 0..self.dim {
-            let column = &self.coords[j * self.stride..][run.start as usize..run.end as usize];
-            let (mut lo, mut hi) = (column[0], column[0]);
-            for &x in column {
-                lo = if x < lo { x } else { lo };
-                hi = if x > hi { x } else { hi };
-            }
+        for j in 0..self.dim() {
+            let (lo, hi) = self.extent(j, run);
             bound.lo.push(lo);
             bound.hi.push(hi);
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.coords[..]) + size_of_val(&self.ids[..]) + self.boxes.bytes()
+        let columns = match &self.columns {
+            Columns::Own(coords) => size_of_val(&coords[..]),
+            Columns::Narrow { coords, .. } => size_of_val(&coords[..]),
+        };
+        columns + size_of_val(&self.ids[..]) + self.boxes.as_ref().map_or(0, Boxes::bytes)
     }
+}
+
+/// Least and greatest of some numbers.
+#[inline(always)]
+fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
+    let (mut lo, mut hi) = (numbers[0], numbers[0]);
+    for &x in numbers {
+        lo = if x < lo { x } else { lo };
+        hi = if x > hi { x } else { hi };
+    }
+    (lo, hi)
+}
+
+/// Columns of converted coordinates in the order of `ids`.
+fn gather<T: Scalar, L: Scalar>(
+    points: Points<'_, T>,
+    ids: &[u32],
+    stride: usize,
+    convert: impl Fn(usize, T) -> L + Sync,
+) -> Result<Buffer<L>> {
+    let (len, dim, data) = (points.len(), points.dimension(), points.as_slice());
+    let mut coords = Buffer::zeroed(stride * dim)?;
+    // One task has the same chunk of every column, so that each input row is read once.
+    let mut tasks: Vec<Vec<&mut [L]>> = Vec::new();
+    tasks.resize_with(len.div_ceil(CHUNK), Vec::new);
+    for column in coords.chunks_exact_mut(stride) {
+        for (task, chunk) in tasks.iter_mut().zip(column[..len].chunks_mut(CHUNK)) {
+            task.push(chunk);
+        }
+    }
+    tasks.into_par_iter().zip(ids[..len].par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
+        for (at, &id) in ids.iter().enumerate() {
+            let row = &data[id as usize * dim..][..dim];
+            for (j, (column, &x)) in columns.iter_mut().zip(row).enumerate() {
+                column[at] = convert(j, x);
+            }
+        }
+    });
+    Ok(coords)
 }

@@ -1,10 +1,13 @@
 //! Orders of points: sorting by code, and codes that keep neighbours together.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use rayon::prelude::*;
 use rdst::{RadixKey, RadixSort};
 
+use super::layout::SLACK;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, as_atomic_u32};
 
 /// Bits that number `len` points.
 pub(crate) fn id_bits(len: usize) -> u32 {
@@ -23,13 +26,9 @@ impl Sorted {
     pub(crate) fn by_key(len: usize, key: impl Fn(usize) -> u64 + Sync) -> Self {
         let id_bits = id_bits(len);
         let mut codes = vec![0u64; len];
-        codes
-            .par_iter_mut()
-            .enumerate()
-            .with_min_len(4096)
-            .for_each(|(row, code)| {
-                *code = key(row) << id_bits | row as u64;
-            });
+        codes.par_iter_mut().enumerate().with_min_len(4096).for_each(|(row, code)| {
+            *code = key(row) << id_bits | row as u64;
+        });
         codes.radix_sort_unstable();
         Sorted { codes, id_bits }
     }
@@ -43,32 +42,100 @@ impl Sorted {
         self.codes.len()
     }
 
-    /// The first position whose key is at least `key`.
-    pub(crate) fn position(&self, key: u64) -> usize {
-        self.codes
-            .partition_point(|&code| code >> self.id_bits < key)
-    }
-
     /// The rows in the order of their keys.
     pub(crate) fn ids(&self) -> Result<Buffer<u32>> {
-        let mut ids = Buffer::<u32>::zeroed(self.codes.len())?;
+        let mut ids = Buffer::<u32>::zeroed(self.codes.len() + SLACK)?;
         let mask = (1u64 << self.id_bits) - 1;
-        let pairs = ids
-            .par_iter_mut()
-            .zip(self.codes.par_iter())
-            .with_min_len(4096);
+        let pairs = ids.par_iter_mut().zip(self.codes.par_iter()).with_min_len(4096);
         pairs.for_each(|(id, &code)| *id = (code & mask) as u32);
         Ok(ids)
     }
 }
 
+/// The rows sorted by cell, and where each cell begins: a counting sort.
+///
+/// Rows of one cell keep their input order, whatever the number of threads.
+pub(crate) fn by_cell(
+    len: usize,
+    cells: usize,
+    cell: impl Fn(usize) -> u64 + Sync,
+) -> Result<(Buffer<u32>, Buffer<u32>)> {
+    // Every part counts for itself; the counts of all parts may take twice the room of
+    // the cells of the rows.
+    let most = (2 * len / cells.max(1)).clamp(1, rayon::current_num_threads());
+    let part = len.div_ceil(most).max(1);
+    let mut cell_of = Buffer::<u32>::zeroed(len)?;
+    let counts: Vec<_> = cell_of
+        .par_chunks_mut(part)
+        .enumerate()
+        .map(|(at, cell_of)| {
+            let mut counts = Buffer::<u32>::zeroed(cells)?;
+            for (row, to) in (at * part..).zip(cell_of) {
+                let cell = cell(row);
+                *to = cell as u32;
+                counts[cell as usize] += 1;
+            }
+            Ok(counts)
+        })
+        .collect::<Result<_>>()?;
+    let mut next: Vec<Buffer<u32>> = counts;
+    let starts = running_sums(&mut next, cells)?;
+    let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
+    let to = as_atomic_u32(&mut ids);
+    next.par_iter_mut().zip(cell_of.par_chunks(part)).enumerate().for_each(
+        |(at, (next, cell_of))| {
+            for (row, &cell) in (at * part..).zip(cell_of) {
+                let next = &mut next[cell as usize];
+                to[*next as usize].store(row as u32, Relaxed);
+                *next += 1;
+            }
+        },
+    );
+    Ok((ids, starts))
+}
+
+/// Turns the counts of every part into the place of its first row of each cell: cell by
+/// cell, and within a cell part by part. Returns where each cell begins, and the end.
+fn running_sums(counts: &mut [Buffer<u32>], cells: usize) -> Result<Buffer<u32>> {
+    const STRETCH: usize = 1 << 15;
+    let mut starts = Buffer::<u32>::zeroed(cells + 1)?;
+    let stretches = cells.div_ceil(STRETCH);
+    let mut before: Vec<u32> = (0..stretches)
+        .into_par_iter()
+        .map(|at| {
+            let stretch = at * STRETCH..cells.min((at + 1) * STRETCH);
+            counts.iter().map(|part| part[stretch.clone()].iter().sum::<u32>()).sum()
+        })
+        .collect();
+    let mut end = 0;
+    for sum in &mut before {
+        end += core::mem::replace(sum, end);
+    }
+    starts[cells] = end;
+    // One task has the same stretch of every part.
+    let mut tasks: Vec<Vec<&mut [u32]>> = Vec::new();
+    tasks.resize_with(stretches, Vec::new);
+    for part in counts.iter_mut() {
+        for (task, stretch) in tasks.iter_mut().zip(part.chunks_mut(STRETCH)) {
+            task.push(stretch);
+        }
+    }
+    let starts_of = starts[..cells].par_chunks_mut(STRETCH);
+    starts_of.zip(tasks).zip(before).for_each(|((starts, mut parts), mut next)| {
+        for (cell, start) in starts.iter_mut().enumerate() {
+            *start = next;
+            for part in &mut parts {
+                next += core::mem::replace(&mut part[cell], next);
+            }
+        }
+    });
+    Ok(starts)
+}
+
 /// The rows in input order.
 pub(crate) fn identity(len: usize) -> Result<Buffer<u32>> {
-    let mut ids = Buffer::<u32>::zeroed(len)?;
-    ids.par_iter_mut()
-        .enumerate()
-        .with_min_len(4096)
-        .for_each(|(row, id)| *id = row as u32);
+    let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
+    ids[..len].par_iter_mut().enumerate().with_min_len(4096).for_each(|(row, id)| *id = row as u32);
     Ok(ids)
 }
 
@@ -121,12 +188,21 @@ mod tests {
     fn equal_keys_keep_input_order() {
         let sorted = Sorted::by_key(1000, |row| (row % 3) as u64);
         let ids = sorted.ids().unwrap();
-        let expected: Vec<u32> = (0..3)
-            .flat_map(|k| (0..1000).filter(move |row| row % 3 == k))
-            .collect();
-        assert_eq!(ids[..], expected);
-        assert_eq!(sorted.position(1), 334);
+        let expected: Vec<u32> =
+            (0..3).flat_map(|k| (0..1000).filter(move |row| row % 3 == k)).collect();
+        assert_eq!(ids[..1000], expected);
         assert_eq!(sorted.key(333), 0);
+    }
+
+    #[test]
+    fn counting_sort_keeps_input_order() {
+        let (ids, starts) = by_cell(1000, 5, |row| [3, 1, 3][row % 3]).unwrap();
+        let expected: Vec<u32> = (0..1000)
+            .filter(|row| row % 3 == 1)
+            .chain((0..1000).filter(|row| row % 3 != 1))
+            .collect();
+        assert_eq!(ids[..1000], expected);
+        assert_eq!(starts[..], [0, 0, 333, 333, 1000, 1000]);
     }
 
     #[test]
@@ -136,13 +212,8 @@ mod tests {
 
     #[test]
     fn keyed_sort_breaks_ties_by_row() {
-        let mut keyed: Vec<Keyed> = (0..500u32)
-            .rev()
-            .map(|id| Keyed {
-                key: u64::from(id) / 100 << 40,
-                id,
-            })
-            .collect();
+        let mut keyed: Vec<Keyed> =
+            (0..500u32).rev().map(|id| Keyed { key: u64::from(id) / 100 << 40, id }).collect();
         sort_keyed(&mut keyed);
         assert!(keyed.windows(2).all(|w| w[0].id < w[1].id));
     }

@@ -27,19 +27,12 @@ impl Budget {
 
     /// Whether a result fits beside the index.
     pub(crate) fn check_result(&self, bytes: u64) -> Result<()> {
-        self.check(
-            "the index with the result",
-            self.index.saturating_add(bytes),
-        )
+        self.check("the index with the result", self.index.saturating_add(bytes))
     }
 
     fn check(&self, what: &'static str, needed: u64) -> Result<()> {
         if needed > self.limit {
-            return Err(Error::MemoryLimit {
-                what,
-                needed,
-                limit: self.limit,
-            });
+            return Err(Error::MemoryLimit { what, needed, limit: self.limit });
         }
         Ok(())
     }
@@ -63,9 +56,7 @@ fn available() -> u64 {
     let Ok(info) = std::fs::read_to_string("/proc/meminfo") else {
         return u64::MAX;
     };
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes =
         line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kilobytes.map_or(u64::MAX, |kilobytes| kilobytes * 1024)

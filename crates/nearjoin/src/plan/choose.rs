@@ -8,9 +8,6 @@ use crate::summary::Summary;
 
 /// The most dimensions a grid indexes.
 const MAX_AXES: usize = 6;
-/// Cells of the axis along the rows are finer than ε by this factor: it costs nothing
-/// but a longer table, and runs end closer to where they must.
-const FINER_ALONG: f64 = 4.0;
 /// Cells are this much wider than ε, so that rounding never puts two points within ε
 /// more than one cell apart.
 const MARGIN: f64 = 1.0 + 1e-6;
@@ -79,24 +76,13 @@ fn by_selectivity(summary: &Summary) -> Vec<usize> {
 fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     let dims: Vec<usize> = dims.iter().copied().take(shaping.levels).collect();
     let cost = estimate::directory(summary, &dims, shaping.fanout);
-    let shape = directory::Shape {
-        dims,
-        fanout: shaping.fanout,
-    };
-    Alternative {
-        strategy: Strategy::Directory,
-        cost,
-        detail: Detail::Directory(shape),
-    }
+    let shape = directory::Shape { dims, fanout: shaping.fanout };
+    Alternative { strategy: Strategy::Directory, cost, detail: Detail::Directory(shape) }
 }
 
 fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Alternative {
     let cost = estimate::ego(summary, dims, neighbors);
-    Alternative {
-        strategy: Strategy::Ego,
-        cost,
-        detail: Detail::Ego(dims.to_vec()),
-    }
+    Alternative { strategy: Strategy::Ego, cost, detail: Detail::Ego(dims.to_vec()) }
 }
 
 /// The cheapest grid: how many dimensions to index, and how wide the cells.
@@ -108,27 +94,15 @@ fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
                 continue;
             };
             let cost = estimate::grid(summary, &shape.axes);
-            if best
-                .as_ref()
-                .is_none_or(|(least, _)| cost.per_query < least.per_query)
-            {
+            if best.as_ref().is_none_or(|(least, _)| cost.per_query < least.per_query) {
                 best = Some((cost, shape));
             }
         }
     }
     let (cost, shape) = best.unwrap_or_else(|| {
-        (
-            estimate::brute(summary),
-            Shape {
-                axes: vec![axis(summary, 0, f64::INFINITY, 1)],
-            },
-        )
+        (estimate::brute(summary), Shape { axes: vec![axis(summary, 0, f64::INFINITY, 1)] })
     });
-    Alternative {
-        strategy: Strategy::Grid,
-        cost,
-        detail: Detail::Grid(shape),
-    }
+    Alternative { strategy: Strategy::Grid, cost, detail: Detail::Grid(shape) }
 }
 
 /// A grid over `dims` with cells of about `factor` ε, or wider where keys run out of bits.
@@ -141,22 +115,16 @@ fn shape(summary: &Summary, dims: &[usize], factor: f64, shaping: Shaping) -> Op
         return None;
     }
     let (&along, slow) = dims.split_last()?;
-    let mut axes: Vec<Axis> = slow
-        .iter()
-        .map(|&j| axis(summary, j, width, most))
-        .collect();
-    let finer = if shaping.whole_cells {
-        1.0
-    } else {
-        FINER_ALONG
-    };
-    let fine = axis(summary, along, width / finer, most);
+    let mut axes: Vec<Axis> = slow.iter().map(|&j| axis(summary, j, width, most)).collect();
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
-    let dense = 2.0 * summary.right as f64;
+    let fine = [4.0, 2.0].map(|finer| axis(summary, along, width / finer, most));
+    // Finer cells along the rows cost nothing but a longer table, and runs end closer to
+    // where they must: as long as the table stays small beside the points.
+    let affordable = |axis: &&Axis| {
+        !shaping.whole_cells && cells * axis.cells as f64 <= 0.5 * summary.right as f64
+    };
     let coarse = axis(summary, along, width, most);
-    // A finer table must not be what pushes it out of a dense one.
-    let affordable = cells * fine.cells as f64 <= dense || cells * coarse.cells as f64 > dense;
-    axes.push(if affordable { fine } else { coarse });
+    axes.push(*fine.iter().find(affordable).unwrap_or(&coarse));
     Some(Shape { axes })
 }
 
@@ -165,19 +133,9 @@ fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
     let (lo, hi) = summary.extents[j];
     let extent = hi - lo;
     if !(extent.is_finite() && extent > 0.0 && width.is_finite()) {
-        return Axis {
-            dim: j,
-            origin: if lo.is_finite() { lo } else { 0.0 },
-            width: f64::MAX,
-            cells: 1,
-        };
+        return Axis::new(j, if lo.is_finite() { lo } else { 0.0 }, f64::MAX, 1);
     }
     let width = width.max(extent / most as f64 * MARGIN);
     let cells = ((extent / width).floor() as u64 + 1).min(most);
-    Axis {
-        dim: j,
-        origin: lo,
-        width,
-        cells,
-    }
+    Axis::new(j, lo, width, cells)
 }

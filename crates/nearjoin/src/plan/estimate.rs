@@ -30,11 +30,7 @@ pub(crate) fn neighbors(summary: &Summary) -> f64 {
     if summary.pairs == 0 {
         return 0.0;
     }
-    let k = summary
-        .within
-        .iter()
-        .position(|&hits| hits >= ENOUGH)
-        .unwrap_or(RADII - 1);
+    let k = summary.within.iter().position(|&hits| hits >= ENOUGH).unwrap_or(RADII - 1);
     let hits = summary.within[k] as f64;
     let mut fraction = hits / summary.pairs as f64;
     if k > 0 {
@@ -68,10 +64,7 @@ fn tested(dim: usize, tests: f64, block: f64) -> f64 {
 /// Every point against every point.
 pub(crate) fn brute(summary: &Summary) -> Cost {
     let tests = summary.right as f64;
-    Cost {
-        tests,
-        per_query: tested(summary.dim, tests, QUERIES) + BLOCK / QUERIES,
-    }
+    Cost { tests, per_query: tested(summary.dim, tests, QUERIES) + BLOCK / QUERIES }
 }
 
 /// The directory with `fanout` parts on each level.
@@ -99,24 +92,13 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     let points = summary.right as f64;
     // Points in the row of a query, and of those within ε along it: a block holds up
     // to sixteen of them and may be twice as long as ε.
-    let half: Vec<_> = slow
-        .iter()
-        .map(|axis| (axis.dim, axis.width / 2.0))
-        .collect();
+    let half: Vec<_> = slow.iter().map(|axis| (axis.dim, axis.width / 2.0)).collect();
     let near = [&half[..], &[(along.dim, reach)]].concat();
-    let in_row = points
-        * if half.is_empty() {
-            1.0
-        } else {
-            summary.fraction(&half)
-        };
+    let in_row = points * if half.is_empty() { 1.0 } else { summary.fraction(&half) };
     let in_reach = points * summary.fraction(&near);
     let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(QUERIES);
     let length = reach * (block / in_reach.max(1e-9)).min(2.0);
-    let mut limits: Vec<_> = slow
-        .iter()
-        .map(|axis| (axis.dim, reach + axis.width / 2.0))
-        .collect();
+    let mut limits: Vec<_> = slow.iter().map(|axis| (axis.dim, reach + axis.width / 2.0)).collect();
     limits.push((along.dim, reach + along.width + length / 2.0));
     let tests = points * summary.fraction(&limits);
     let rows: f64 = slow
@@ -125,11 +107,7 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
         .product();
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
     // A table that does not fit the cache costs a miss per row.
-    let lookup = if cells <= 2.0 * points {
-        LOOKUP
-    } else {
-        4.0 * LOOKUP
-    };
+    let lookup = if cells <= 2.0 * points { LOOKUP } else { 4.0 * LOOKUP };
     let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * lookup) / block + 15.0;
     Cost { tests, per_query }
 }

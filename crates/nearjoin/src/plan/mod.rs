@@ -67,18 +67,10 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (left, right) = self.points;
         match self.is_self {
-            true => writeln!(
-                f,
-                "join {left} points with themselves, dimension {}",
-                self.dim
-            )?,
+            true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim)?,
             false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim)?,
         }
-        let why = if self.named {
-            "as asked"
-        } else {
-            "cheapest by estimate"
-        };
+        let why = if self.named { "as asked" } else { "cheapest by estimate" };
         writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
         match &self.chosen.detail {
             Detail::Brute => writeln!(f, "  every point is a candidate")?,
@@ -105,11 +97,7 @@ impl fmt::Display for Decision {
         }
         writeln!(f, "estimated cost per point")?;
         for Alternative { strategy, cost, .. } in &self.alternatives {
-            let mark = if *strategy == self.chosen.strategy {
-                '*'
-            } else {
-                ' '
-            };
+            let mark = if *strategy == self.chosen.strategy { '*' } else { ' ' };
             writeln!(
                 f,
                 "{mark} {strategy:<10} {:>12.0} ns {:>14.0} distance tests",

@@ -103,11 +103,7 @@ pub struct Callback<F> {
 impl<F> Callback<F> {
     /// Calls `function` with every block.
     pub fn new(function: F) -> Self {
-        Callback {
-            function,
-            request: Request::default(),
-            block: DEFAULT_BLOCK,
-        }
+        Callback { function, request: Request::default(), block: DEFAULT_BLOCK }
     }
 
     /// Whether ids ascend within each row. Default: no.
@@ -132,9 +128,7 @@ impl<F> Callback<F> {
 
 impl<F> core::fmt::Debug for Callback<F> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Callback")
-            .field("block", &self.block)
-            .finish_non_exhaustive()
+        f.debug_struct("Callback").field("block", &self.block).finish_non_exhaustive()
     }
 }
 
@@ -154,17 +148,12 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
             let building = &building;
             let pool_work = scope.spawn(move || {
                 let emit = |rows: &Rows<'_, T>| {
-                    let mut block = building[rows.worker]
-                        .lock()
-                        .unwrap_or_else(|e| e.into_inner());
+                    let mut block = building[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
                     block.append(rows);
                     if block.pairs() < most && block.queries.len() < most {
                         return ControlFlow::Continue(());
                     }
-                    let spare = returned
-                        .lock()
-                        .unwrap_or_else(|e| e.into_inner())
-                        .try_recv();
+                    let spare = returned.lock().unwrap_or_else(|e| e.into_inner()).try_recv();
                     let empty = spare.unwrap_or_else(|_| Block::new());
                     let full = core::mem::replace(&mut *block, empty);
                     // The receiver is gone when the function has asked to stop.

@@ -102,10 +102,7 @@ pub struct CsrSink<T> {
 impl<T: Scalar> CsrSink<T> {
     /// Ids only, in no particular order within a row.
     pub fn new() -> Self {
-        CsrSink {
-            request: Request::default(),
-            csr: Csr::default(),
-        }
+        CsrSink { request: Request::default(), csr: Csr::default() }
     }
 
     /// Whether ids ascend within each row. Default: no.
@@ -154,19 +151,9 @@ impl<T: Scalar> Receive<T> for CsrSink<T> {
             true => Some(pool.install(|| Buffer::<T>::faulted_in(pairs as usize))?),
             false => None,
         };
-        kept.fill(
-            execution,
-            self.request,
-            &offsets,
-            &mut ids,
-            distances.as_deref_mut(),
-        );
+        kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut());
         execution.stats.result_bytes = bytes;
-        self.csr = Csr {
-            offsets,
-            ids,
-            distances,
-        };
+        self.csr = Csr { offsets, ids, distances };
         Ok(())
     }
 }
@@ -199,13 +186,7 @@ pub struct CsrInto<'a, T> {
 impl<'a, T: Scalar> CsrInto<'a, T> {
     /// Buffers for offsets and ids.
     pub fn new(offsets: &'a mut [u64], ids: &'a mut [u32]) -> Self {
-        CsrInto {
-            request: Request::default(),
-            offsets,
-            ids,
-            distances: None,
-            pairs: 0,
-        }
+        CsrInto { request: Request::default(), offsets, ids, distances: None, pairs: 0 }
     }
 
     /// Whether ids ascend within each row. Default: no.
@@ -233,22 +214,14 @@ impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
         let rows = execution.queries;
         if self.offsets.len() != rows + 1 {
             let (length, needed) = (self.offsets.len(), rows as u64 + 1);
-            return Err(Error::Buffer {
-                name: "offsets",
-                length,
-                needed,
-            });
+            return Err(Error::Buffer { name: "offsets", length, needed });
         }
         self.offsets[0] = 0;
         let kept = Kept::collect(execution, self.request, self.offsets)?;
         let needed = self.offsets[rows];
         let fits = |name, length: usize| match needed <= length as u64 {
             true => Ok(needed as usize),
-            false => Err(Error::Buffer {
-                name,
-                length,
-                needed,
-            }),
+            false => Err(Error::Buffer { name, length, needed }),
         };
         let pairs = fits("ids", self.ids.len())?;
         let ids = &mut self.ids[..pairs];
@@ -271,14 +244,8 @@ fn offset_bytes(rows: usize) -> u64 {
 }
 
 fn result_bytes<T>(rows: usize, pairs: u64, request: Request) -> u64 {
-    let pair = 4 + if request.distances {
-        size_of::<T>() as u64
-    } else {
-        0
-    };
-    pairs
-        .saturating_mul(pair)
-        .saturating_add(offset_bytes(rows))
+    let pair = 4 + if request.distances { size_of::<T>() as u64 } else { 0 };
+    pairs.saturating_mul(pair).saturating_add(offset_bytes(rows))
 }
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
@@ -310,11 +277,8 @@ impl<T: Scalar> Kept<T> {
         let expected = execution.expected_pairs * 1.25;
         let bytes = result_bytes::<T>(0, expected as u64, request) + 8 * execution.queries as u64;
         let degrees = as_atomic(&mut offsets[1..]);
-        let kept = if bytes <= execution.spare {
-            Self::keep(execution, request, degrees)
-        } else {
-            None
-        };
+        let kept =
+            if bytes <= execution.spare { Self::keep(execution, request, degrees) } else { None };
         let kept = match kept {
             Some(kept) => kept,
             None => {
@@ -325,9 +289,7 @@ impl<T: Scalar> Kept<T> {
         };
         let mut end = 0u64;
         for offset in &mut offsets[1..] {
-            end = end
-                .checked_add(*offset)
-                .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+            end = end.checked_add(*offset).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
             *offset = end;
         }
         Ok(kept)
@@ -346,9 +308,7 @@ impl<T: Scalar> Kept<T> {
         let most = execution.spare as usize / (4 + size_of::<T>() * usize::from(request.distances));
         let pairs = AtomicUsize::new(0);
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
-            let mut arena = arenas[rows.worker]
-                .lock()
-                .unwrap_or_else(|e| e.into_inner());
+            let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
             let before = arena.ids.len();
             arena.keep(rows, degrees);
             let found = arena.ids.len() - before;
@@ -361,9 +321,8 @@ impl<T: Scalar> Kept<T> {
         if pairs.into_inner() > most {
             return None;
         }
-        let arenas = arenas
-            .into_iter()
-            .map(|arena| arena.into_inner().unwrap_or_else(|e| e.into_inner()));
+        let arenas =
+            arenas.into_iter().map(|arena| arena.into_inner().unwrap_or_else(|e| e.into_inner()));
         Some(Kept::Rows(arenas.collect()))
     }
 
@@ -376,27 +335,15 @@ impl<T: Scalar> Kept<T> {
         ids: &mut [u32],
         distances: Option<&mut [T]>,
     ) {
-        let place = Place {
-            offsets,
-            ids: RowWriter::new(ids),
-            distances: distances.map(RowWriter::new),
-        };
+        let place =
+            Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) };
         match self {
             Kept::Counted => {
                 let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
-                    for (at, &query) in rows.queries.iter().enumerate() {
-                        place.row(
-                            query,
-                            &rows.neighbors[at],
-                            rows.distances.get(at).map(|d| &d[..]),
-                        );
-                    }
+                    place.rows(rows);
                     ControlFlow::Continue(())
                 });
-                execution.stats.record(Work {
-                    pairs: work.pairs,
-                    ..work
-                });
+                execution.stats.record(Work { pairs: work.pairs, ..work });
             }
             Kept::Rows(arenas) => execution.pool.install(|| {
                 arenas.par_iter().for_each(|arena| arena.place(&place));
@@ -424,11 +371,8 @@ impl<T: Scalar> Arena<T> {
         let mut start = 0;
         for (&query, &length) in self.queries.iter().zip(&self.lengths) {
             let end = start + length as usize;
-            let distances = self
-                .distances
-                .get(start..end)
-                .filter(|_| place.distances.is_some());
-            place.row(query, &self.ids[start..end], distances);
+            let distances = self.distances.get(start..end).filter(|_| place.distances.is_some());
+            place.row(place.range(query), &self.ids[start..end], distances);
             start = end;
         }
     }
@@ -442,16 +386,38 @@ struct Place<'a, T> {
 }
 
 impl<T: Scalar> Place<'_, T> {
+    /// The range that a row takes.
+    fn range(&self, query: u32) -> (usize, usize) {
+        let query = query as usize;
+        (self.offsets[query] as usize, self.offsets[query + 1] as usize)
+    }
+
+    fn rows(&self, rows: &Rows<'_, T>) {
+        // Queries are neighbours in space and far apart in memory: ask for all their
+        // places at once, so that the cache misses overlap.
+        const AT_ONCE: usize = 16;
+        let mut ranges = [(0, 0); AT_ONCE];
+        for (batch, queries) in rows.queries.chunks(AT_ONCE).enumerate() {
+            for (range, &query) in ranges.iter_mut().zip(queries) {
+                *range = self.range(query);
+                self.ids.prefetch(range.0);
+            }
+            for (at, &range) in ranges.iter().enumerate().take(queries.len()) {
+                let at = batch * AT_ONCE + at;
+                let distances = rows.distances.get(at).map(|distances| &distances[..]);
+                self.row(range, &rows.neighbors[at], distances);
+            }
+        }
+    }
+
     #[allow(unsafe_code)]
-    fn row(&self, query: u32, ids: &[u32], distances: Option<&[T]>) {
-        let start = self.offsets[query as usize] as usize;
-        let length = self.offsets[query as usize + 1] as usize - start;
-        assert_eq!(ids.len(), length, "row {query} changed between two passes");
+    fn row(&self, (start, end): (usize, usize), ids: &[u32], distances: Option<&[T]>) {
+        assert_eq!(ids.len(), end - start, "a row changed between two passes");
         // SAFETY: the offsets ascend, so rows do not overlap, and an executor hands out
         // each query exactly once; the row has the length that its offsets say.
         unsafe { self.ids.write(start, ids) };
         if let (Some(to), Some(distances)) = (&self.distances, distances) {
-            assert_eq!(distances.len(), length);
+            assert_eq!(distances.len(), end - start);
             // SAFETY: as above.
             unsafe { to.write(start, distances) };
         }

@@ -41,9 +41,7 @@ impl<T> Receive<T> for Degrees {
         let bytes = execution.queries * size_of::<u64>();
         execution.budget.check_result(bytes as u64)?;
         let mut degrees: Vec<AtomicU64> = Vec::new();
-        degrees
-            .try_reserve_exact(execution.queries)
-            .map_err(|_| Error::OutOfMemory { bytes })?;
+        degrees.try_reserve_exact(execution.queries).map_err(|_| Error::OutOfMemory { bytes })?;
         degrees.resize_with(execution.queries, || AtomicU64::new(0));
         let work = execution.executor.degrees(&degrees);
         execution.stats.record(work);

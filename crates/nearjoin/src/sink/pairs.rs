@@ -39,12 +39,7 @@ struct Columns<T> {
 impl<T: Scalar> Pairs<T> {
     /// Both directions, ids only.
     pub fn new() -> Self {
-        Pairs {
-            half: false,
-            sorted: false,
-            distances: false,
-            columns: Columns::default(),
-        }
+        Pairs { half: false, sorted: false, distances: false, columns: Columns::default() }
     }
 
     /// Whether a self-join delivers each pair once, the smaller row on the left, and no
@@ -83,11 +78,7 @@ impl<T: Scalar> Pairs<T> {
 
     /// The columns: left, right, and distances, which are empty unless asked for.
     pub fn into_columns(self) -> (Vec<u32>, Vec<u32>, Vec<T>) {
-        (
-            self.columns.left,
-            self.columns.right,
-            self.columns.distances,
-        )
+        (self.columns.left, self.columns.right, self.columns.distances)
     }
 }
 
@@ -116,10 +107,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
         let half = self.half && execution.is_self;
         // Vectors grow by doubling: for a while an old one and a new one are there.
         let pair = 8 + if self.distances { size_of::<T>() } else { 0 };
-        let room = execution
-            .budget
-            .limit
-            .saturating_sub(execution.budget.index);
+        let room = execution.budget.limit.saturating_sub(execution.budget.index);
         let most = room / pair as u64 / 3;
         let columns = Mutex::new(Columns::default());
         let with_self = execution.is_self && execution.include_self && !half;
@@ -129,11 +117,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
                 columns.push(row, row, self.distances.then_some(T::ZERO));
             }
         }
-        let request = Request {
-            once,
-            distances: self.distances,
-            sorted: false,
-        };
+        let request = Request { once, distances: self.distances, sorted: false };
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
             for (at, &query) in rows.queries.iter().enumerate() {
@@ -181,22 +165,14 @@ impl<T: Scalar> Columns<T> {
         use rayon::prelude::*;
         let mut order: Vec<(u64, u32)> = (0..self.len())
             .into_par_iter()
-            .map(|at| {
-                (
-                    u64::from(self.left[at]) << 32 | u64::from(self.right[at]),
-                    at as u32,
-                )
-            })
+            .map(|at| (u64::from(self.left[at]) << 32 | u64::from(self.right[at]), at as u32))
             .collect();
         // Pairs are distinct, so the index never decides.
         if self.distances.is_empty() {
             order.par_sort_unstable_by_key(|entry| entry.0);
         } else {
             order.par_sort_unstable();
-            let distances = order
-                .iter()
-                .map(|entry| self.distances[entry.1 as usize])
-                .collect();
+            let distances = order.iter().map(|entry| self.distances[entry.1 as usize]).collect();
             self.distances = distances;
         }
         for (at, (pair, _)) in order.into_iter().enumerate() {

@@ -3,4 +3,5 @@
 pub(crate) mod epsilon;
 pub(crate) mod kernel;
 pub(crate) mod pool;
-mod tile;
+mod scan;
+pub(crate) mod tile;

@@ -15,19 +15,11 @@ impl Pool {
     /// `threads` of its own, or as many as rayon's global pool has.
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
         let Some(threads) = threads else {
-            return Ok(Pool {
-                rayon: None,
-                threads: rayon::current_num_threads(),
-            });
+            return Ok(Pool { rayon: None, threads: rayon::current_num_threads() });
         };
         let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        let pool = builder.build().map_err(|e| Error::Threads {
-            reason: e.to_string(),
-        })?;
-        Ok(Pool {
-            rayon: Some(pool),
-            threads,
-        })
+        let pool = builder.build().map_err(|e| Error::Threads { reason: e.to_string() })?;
+        Ok(Pool { rayon: Some(pool), threads })
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -47,9 +39,8 @@ impl Pool {
     pub(crate) fn each<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let work = &work;
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..self.threads)
-                .map(|worker| scope.spawn(move || work(worker)))
-                .collect();
+            let others: Vec<_> =
+                (1..self.threads).map(|worker| scope.spawn(move || work(worker))).collect();
             let mut results = vec![work(0)];
             for other in others {
                 match other.join() {

@@ -1,7 +1,7 @@
 //! Candidates gathered into a small contiguous tile, and what ε means in its arithmetic.
 
-use super::kernel::{Kernels, PAD};
-use crate::index::{Layout, Run};
+use super::kernel::{Kernels, PAD, Piece};
+use crate::index::Run;
 use crate::metric::{Metric, Threshold};
 use crate::scalar::Scalar;
 
@@ -16,9 +16,8 @@ pub(super) struct Tile<L> {
     pub(super) labels: Vec<u32>,
     pub(super) stride: usize,
     pub(super) len: usize,
+    pub(super) pieces: Vec<Piece>,
     capacity: usize,
-    /// Where each gathered run begins in the tile, and at which position.
-    pieces: Vec<(u32, u32)>,
 }
 
 impl<L: Scalar> Tile<L> {
@@ -30,61 +29,55 @@ impl<L: Scalar> Tile<L> {
             labels: vec![0; stride],
             stride,
             len: 0,
-            capacity,
             pieces: Vec::new(),
+            capacity,
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Chooses the points that the tile will hold next, as many as fit.
+    pub(super) fn claim(&mut self, ahead: &mut Ahead<'_>) {
         self.len = 0;
         self.pieces.clear();
-    }
-
-    /// Takes as many points of `run` as there is room for; returns how many.
-    pub(super) fn gather<T: Scalar>(
-        &mut self,
-        layout: &Layout<T>,
-        run: Run,
-        column: impl Fn(usize, &[T], usize, &mut [L]),
-    ) -> usize {
-        let taken = run.len().min(self.capacity - self.len);
-        let start = run.start as usize;
-        for j in 0..layout.dim() {
-            let to = &mut self.coords[j * self.stride + self.len..(j + 1) * self.stride];
-            column(j, &layout.column(j)[start..], taken, to);
-        }
-        self.pieces.push((self.len as u32, run.start));
-        self.len += taken;
-        taken
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.len == self.capacity
-    }
-
-    /// Fills every column with NaN up to a whole vector: such candidates never match.
-    pub(super) fn pad(&mut self, dim: usize) {
-        let padded = self.len.next_multiple_of(PAD);
-        let nan = L::from_f64(f64::NAN);
-        for j in 0..dim {
-            self.coords[j * self.stride..][self.len..padded].fill(nan);
+        while let Some((run, rest)) = ahead.runs.split_first() {
+            let position = run.start + ahead.done;
+            let (left, room) = (run.end - position, (self.capacity - self.len) as u32);
+            let len = left.min(room);
+            if len == 0 {
+                break;
+            }
+            self.pieces.push(Piece { position, len });
+            self.len += len as usize;
+            if len < left {
+                ahead.done += len;
+                break;
+            }
+            *ahead = Ahead { runs: rest, done: 0 };
         }
     }
 
     /// The position of a candidate in the layout.
     pub(super) fn position(&self, candidate: u32) -> u32 {
-        let piece = self
-            .pieces
-            .partition_point(|&(start, _)| start <= candidate)
-            - 1;
-        let (start, position) = self.pieces[piece];
-        position + (candidate - start)
+        let mut before = 0;
+        for piece in &self.pieces {
+            if candidate < before + piece.len {
+                return piece.position + (candidate - before);
+            }
+            before += piece.len;
+        }
+        unreachable!("candidate {candidate} of {before}")
     }
+}
+
+/// Runs still to be scanned, and how many points of the first of them are done.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'a> {
+    pub(super) runs: &'a [Run],
+    pub(super) done: u32,
 }
 
 /// At most `sure`: a match; above `maybe`: none; between: open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Band<L> {
+pub(crate) struct Band<L> {
     pub(super) sure: L,
     pub(super) maybe: L,
 }
@@ -93,17 +86,11 @@ impl<T: Scalar> Band<T> {
     /// For lanes of the points' own type.
     pub(super) fn exact(kernels: &Kernels<T>, threshold: &Threshold<T>, dim: usize) -> Self {
         if kernels.fused {
-            return Band {
-                sure: threshold.bound,
-                maybe: threshold.bound,
-            };
+            return Band { sure: threshold.bound, maybe: threshold.bound };
         }
         let (sure, maybe) = threshold.band(dim);
         let nudge = 1.0 + 4.0 * T::UNIT_ROUNDOFF;
-        Band {
-            sure: T::from_f64(sure / nudge),
-            maybe: T::from_f64(maybe * nudge),
-        }
+        Band { sure: T::from_f64(sure / nudge), maybe: T::from_f64(maybe * nudge) }
     }
 }
 
@@ -116,7 +103,7 @@ impl<T: Scalar> Band<T> {
 /// above `ε + E` cannot match and one at most `ε − E` must; `relative` covers the rounding
 /// of the accumulation itself, and that of the `f64` arithmetic that would have decided.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     metric: Metric,
     eps: f64,
     /// `E / s`.
@@ -126,7 +113,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// None where ε is so small or large that squares in `f32` under- or overflow.
-    pub(super) fn new<T: Scalar>(threshold: &Threshold<T>, dim: usize) -> Option<Self> {
+    pub(crate) fn new<T: Scalar>(threshold: &Threshold<T>, dim: usize) -> Option<Self> {
         let eps = threshold.eps.to_f64();
         let unit = f64::from(f32::EPSILON) / 2.0;
         let norm_of_ones = match threshold.metric {
@@ -141,6 +128,13 @@ impl Filter {
             relative: (4 * dim + 16) as f64 * unit,
         };
         (1e-12..1e12).contains(&eps).then_some(filter)
+    }
+
+    /// The band for coordinates up to `spread`, if it is so narrow that hardly a pair
+    /// falls into it.
+    pub(crate) fn narrow_band(&self, spread: f64) -> Option<Band<f32>> {
+        let spread = (spread * (1.0 + 1e-6)) as f32;
+        self.band(spread).filter(|_| self.error * f64::from(spread) <= self.eps / 512.0)
     }
 
     /// The band for coordinates up to `spread`, unless it is too wide to be of use.

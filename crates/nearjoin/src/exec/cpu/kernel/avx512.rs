@@ -86,10 +86,7 @@ impl Vector for F32x16 {
     unsafe fn compress(labels: __m512i, mask: u32, to: *mut u32) {
         // SAFETY: as above.
         unsafe {
-            _mm512_storeu_si512(
-                to.cast(),
-                _mm512_maskz_compress_epi32(mask as __mmask16, labels),
-            );
+            _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask as __mmask16, labels));
         }
     }
 }
@@ -159,10 +156,7 @@ impl Vector for F64x8 {
     unsafe fn compress(labels: __m256i, mask: u32, to: *mut u32) {
         // SAFETY: as above.
         unsafe {
-            _mm256_storeu_si256(
-                to.cast(),
-                _mm256_maskz_compress_epi32(mask as __mmask8, labels),
-            );
+            _mm256_storeu_si256(to.cast(), _mm256_maskz_compress_epi32(mask as __mmask8, labels));
         }
     }
 }

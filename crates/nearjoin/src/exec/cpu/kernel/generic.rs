@@ -1,7 +1,7 @@
 //! The kernels, written once over [`Vector`]; each instruction set instantiates them.
 
 use super::vector::{Norm, Vector};
-use super::{BoxJob, Job, Open};
+use super::{BoxJob, GatherJob, Job, Open, PAD, Piece};
 use crate::metric::{Metric, Threshold};
 use crate::scalar::Scalar;
 
@@ -33,34 +33,67 @@ unsafe fn accumulate<V: Vector, N: Norm, const D: usize, const Q: usize>(
     }
 }
 
-/// Splits the lanes of `acc` into those that surely match, which are returned, and
-/// those too close to ε to tell, which are noted in `open`.
+/// The lanes that surely match, for each of `Q` queries. Those too close to ε to tell are
+/// noted in `open`, which has room for one note per query and vector.
+///
+/// Nothing is called here: a call, however rare, would push every register of the loop to
+/// the stack.
 #[inline(always)]
-unsafe fn decide<V: Vector, const EXACT: bool>(
-    acc: V,
+unsafe fn decide<V: Vector, const EXACT: bool, const Q: usize>(
+    acc: [V; Q],
     sure: V,
     maybe: V,
     query: usize,
     base: usize,
-    open: &mut Vec<Open>,
-) -> u32 {
-    // SAFETY: the caller promises the instruction set.
+    open: &mut *mut Open,
+) -> [u32; Q] {
+    // SAFETY: the caller promises the instruction set and the room.
     unsafe {
-        let sure = acc.le(sure);
-        if !EXACT {
-            let mut undecided = acc.le(maybe) & !sure;
-            if undecided != 0 {
-                while undecided != 0 {
-                    let candidate = base as u32 + undecided.trailing_zeros();
-                    open.push(Open {
-                        query: query as u32,
-                        candidate,
-                    });
-                    undecided &= undecided - 1;
-                }
+        let mut masks = [0; Q];
+        let mut undecided = [0; Q];
+        let mut any = 0;
+        for b in 0..Q {
+            masks[b] = acc[b].le(sure);
+            if !EXACT {
+                undecided[b] = acc[b].le(maybe) ^ masks[b];
+                any |= undecided[b];
             }
         }
-        sure
+        if !EXACT && any != 0 {
+            for b in 0..Q {
+                let (query, base) = ((query + b) as u32, base as u32);
+                open.write(Open { query, base, lanes: undecided[b] });
+                *open = open.add(usize::from(undecided[b] != 0));
+            }
+        }
+        masks
+    }
+}
+
+/// Runs `body` over the queries of a job, some at a time, with a place for open notes.
+#[inline(always)]
+unsafe fn in_groups<L>(
+    job: &Job<'_, L>,
+    lanes: usize,
+    open: &mut Vec<Open>,
+    mut four: impl FnMut(usize, &mut *mut Open),
+    mut one: impl FnMut(usize, &mut *mut Open),
+) {
+    open.reserve(job.len.div_ceil(lanes) * job.count + 4);
+    // SAFETY: every query and vector leaves at most one note, and up to three more are
+    // written but not kept; all fit the capacity, and those kept are written.
+    unsafe {
+        let mut to = open.as_mut_ptr().add(open.len());
+        let mut query = 0;
+        while query + 4 <= job.count {
+            four(query, &mut to);
+            query += 4;
+        }
+        while query < job.count {
+            one(query, &mut to);
+            query += 1;
+        }
+        open.set_len(to.offset_from(open.as_ptr()) as usize);
     }
 }
 
@@ -77,15 +110,14 @@ pub(super) unsafe fn count<V: Vector, N: Norm, const D: usize, const EXACT: bool
 ) {
     // SAFETY: the caller promises the instruction set and a checked job.
     unsafe {
-        let mut query = 0;
-        while query + 4 <= job.count {
-            count_some::<V, N, D, EXACT, 4>(job, query, counts, open);
-            query += 4;
-        }
-        while query < job.count {
-            count_some::<V, N, D, EXACT, 1>(job, query, counts, open);
-            query += 1;
-        }
+        let counts = counts.as_mut_ptr();
+        in_groups(
+            job,
+            V::LANES,
+            open,
+            |query, open| count_some::<V, N, D, EXACT, 4>(job, query, counts, open),
+            |query, open| count_some::<V, N, D, EXACT, 1>(job, query, counts, open),
+        );
     }
 }
 
@@ -93,24 +125,25 @@ pub(super) unsafe fn count<V: Vector, N: Norm, const D: usize, const EXACT: bool
 unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const Q: usize>(
     job: &Job<'_, V::Lane>,
     query: usize,
-    counts: &mut [u64],
-    open: &mut Vec<Open>,
+    counts: *mut u64,
+    open: &mut *mut Open,
 ) {
-    // SAFETY: the caller promises the instruction set and a checked job.
+    // SAFETY: the caller promises the instruction set, a checked job and a count for
+    // each query.
     unsafe {
         let (sure, maybe) = (V::splat(job.sure), V::splat(job.maybe));
         let mut hits = [0u32; Q];
         let mut base = 0;
         while base < job.len {
             let acc = accumulate::<V, N, D, Q>(job, query, base);
+            let masks = decide::<V, EXACT, Q>(acc, sure, maybe, query, base, open);
             for b in 0..Q {
-                let mask = decide::<V, EXACT>(acc[b], sure, maybe, query + b, base, open);
-                hits[b] += mask.count_ones();
+                hits[b] += masks[b].count_ones();
             }
             base += V::LANES;
         }
-        for b in 0..Q {
-            counts[query + b] += u64::from(hits[b]);
+        for (b, hits) in hits.into_iter().enumerate() {
+            *counts.add(query + b) += u64::from(hits);
         }
     }
 }
@@ -129,16 +162,21 @@ pub(super) unsafe fn rows<V: Vector, N: Norm, const D: usize, const EXACT: bool>
     rows: &mut [Vec<u32>],
     open: &mut Vec<Open>,
 ) {
+    // Room for every candidate and one more vector, so that a whole register may be
+    // stored wherever a row ends.
+    for row in &mut rows[..job.count] {
+        row.reserve(job.len + 2 * V::LANES);
+    }
     // SAFETY: the caller promises the instruction set and a checked job.
     unsafe {
-        let mut query = 0;
-        while query + 2 <= job.count {
-            rows_some::<V, N, D, EXACT, 2>(job, query, own, rows, open);
-            query += 2;
-        }
-        if query < job.count {
-            rows_some::<V, N, D, EXACT, 1>(job, query, own, rows, open);
-        }
+        let (own, rows) = (own.as_ptr(), rows.as_mut_ptr());
+        in_groups(
+            job,
+            V::LANES,
+            open,
+            |query, open| rows_some::<V, N, D, EXACT, 4>(job, query, own, rows, open),
+            |query, open| rows_some::<V, N, D, EXACT, 1>(job, query, own, rows, open),
+        );
     }
 }
 
@@ -146,38 +184,36 @@ pub(super) unsafe fn rows<V: Vector, N: Norm, const D: usize, const EXACT: bool>
 unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const Q: usize>(
     job: &Job<'_, V::Lane>,
     query: usize,
-    own: &[u32],
-    rows: &mut [Vec<u32>],
-    open: &mut Vec<Open>,
+    own: *const u32,
+    rows: *mut Vec<u32>,
+    open: &mut *mut Open,
 ) {
-    // SAFETY: the caller promises the instruction set and a checked job. Each row has
-    // room for every candidate and one more vector, so that a whole register may be
-    // stored wherever the row ends; `set_len` covers written elements only.
+    // SAFETY: the caller promises the instruction set, a checked job, a row and a label
+    // for each query, and the rows' capacity; `set_len` covers written elements only.
     unsafe {
         let (sure, maybe) = (V::splat(job.sure), V::splat(job.maybe));
         let mut to = [core::ptr::null_mut::<u32>(); Q];
         let mut self_label = [V::splat_label(0); Q];
         for b in 0..Q {
-            let row = &mut rows[query + b];
-            row.reserve(job.len + 2 * V::LANES);
+            let row = &mut *rows.add(query + b);
             to[b] = row.as_mut_ptr().add(row.len());
-            self_label[b] = V::splat_label(own[query + b]);
+            self_label[b] = V::splat_label(*own.add(query + b));
         }
         let mut base = 0;
         while base < job.len {
             let acc = accumulate::<V, N, D, Q>(job, query, base);
+            let masks = decide::<V, EXACT, Q>(acc, sure, maybe, query, base, open);
             let labels = V::load_labels(job.labels.as_ptr().add(base));
             for b in 0..Q {
-                let mut mask = decide::<V, EXACT>(acc[b], sure, maybe, query + b, base, open);
-                mask &= V::labels_ne(labels, self_label[b]);
+                let mask = masks[b] & V::labels_ne(labels, self_label[b]);
                 V::compress(labels, mask, to[b]);
                 to[b] = to[b].add(mask.count_ones() as usize);
             }
             base += V::LANES;
         }
-        for b in 0..Q {
-            let row = &mut rows[query + b];
-            let len = to[b].offset_from(row.as_ptr()) as usize;
+        for (b, to) in to.into_iter().enumerate() {
+            let row = &mut *rows.add(query + b);
+            let len = to.offset_from(row.as_ptr()) as usize;
             row.set_len(len);
         }
     }
@@ -223,55 +259,92 @@ pub(super) unsafe fn boxes<V: Vector, N: Norm>(job: &BoxJob<'_, V::Lane>) -> (u3
     }
 }
 
-/// Copies `from − origin` to `to`, in chunks of 16: both must have room for that.
+/// Copies the pieces, in chunks of 16, to the front of every column of `to`, padded with
+/// NaN to a whole vector; returns the largest absolute value written, where `SPREAD`.
+///
+/// ```text
+/// for each dimension j:  for each piece:  to[j] ++= convert(from[j][piece], origin[j])
+/// ```
 #[inline(always)]
-pub(super) unsafe fn localize(from: *const f64, len: usize, origin: f64, to: *mut f32) {
-    let mut at = 0;
-    while at < len {
-        for k in 0..16 {
-            // SAFETY: the caller promises room for `len` rounded up to 16.
-            unsafe {
-                to.add(at + k)
-                    .write((from.add(at + k).read() - origin) as f32)
-            };
+pub(super) unsafe fn gather<S: Scalar, L: Scalar, const SPREAD: bool>(
+    job: &mut GatherJob<'_, S, L>,
+    convert: impl Fn(S, S) -> L,
+) -> L {
+    let mut lanes = [L::ZERO; PAD];
+    for j in 0..job.dim {
+        // SAFETY: `GatherJob::check` has made sure that every piece, rounded up to whole
+        // chunks, lies in its column on both sides.
+        unsafe {
+            let from = job.from.as_ptr().add(j * job.from_stride);
+            let column = job.to.as_mut_ptr().add(j * job.to_stride);
+            let origin = *job.origin.get_unchecked(j);
+            let mut to = column;
+            for piece in job.pieces {
+                let from = from.add(piece.position as usize);
+                let mut at = 0;
+                while at < piece.len as usize {
+                    // Whole arrays, so that the compiler sees no overlap and vectorises.
+                    let chunk = from.add(at).cast::<[S; PAD]>().read_unaligned();
+                    let chunk = chunk.map(|x| convert(x, origin));
+                    to.add(at).cast::<[L; PAD]>().write_unaligned(chunk);
+                    at += PAD;
+                }
+                to = to.add(piece.len as usize);
+            }
+            if SPREAD {
+                // Whole chunks are read back: the padding must not count.
+                for k in job.len..job.len.next_multiple_of(PAD) {
+                    column.add(k).write(L::ZERO);
+                }
+                for chunk in 0..job.len.div_ceil(PAD) {
+                    let chunk = column.add(chunk * PAD).cast::<[L; PAD]>().read_unaligned();
+                    for (lane, x) in lanes.iter_mut().zip(chunk) {
+                        let x = x.abs();
+                        *lane = if *lane > x { *lane } else { x };
+                    }
+                }
+            }
+            for k in job.len..job.len.next_multiple_of(PAD) {
+                column.add(k).write(L::NAN);
+            }
         }
-        at += 16;
     }
+    lanes.into_iter().fold(L::ZERO, |a, b| if a > b { a } else { b })
 }
 
-/// The largest absolute value of `len` numbers.
+/// Copies the labels of the pieces, in chunks of 16.
 #[inline(always)]
-pub(super) fn spread(values: &[f32]) -> f32 {
-    let (blocks, rest) = values.as_chunks::<16>();
-    let mut lanes = [0.0f32; 16];
-    for block in blocks {
-        for (lane, x) in lanes.iter_mut().zip(block) {
-            let x = x.abs();
-            *lane = if *lane > x { *lane } else { x };
+pub(super) unsafe fn gather_labels(from: &[u32], pieces: &[Piece], to: &mut [u32]) {
+    // SAFETY: the caller has checked that every piece, rounded up to whole chunks, lies
+    // within both slices.
+    unsafe {
+        let mut to = to.as_mut_ptr();
+        for piece in pieces {
+            let from = from.as_ptr().add(piece.position as usize);
+            let mut at = 0;
+            while at < piece.len as usize {
+                core::ptr::copy_nonoverlapping(from.add(at), to.add(at), PAD);
+                at += PAD;
+            }
+            to = to.add(piece.len as usize);
         }
     }
-    rest.iter()
-        .map(|x| x.abs())
-        .chain(lanes)
-        .fold(0.0, f32::max)
 }
 
 /// The deciding arithmetic for listed candidates: `out[i]` is the accumulated distance
-/// of `query` and the point at `positions[i]`.
+/// of `query` and row `ids[i]` of `data`.
 #[inline(always)]
 pub(super) fn distances<T: Scalar>(
     metric: Metric,
-    coords: &[T],
-    stride: usize,
+    data: &[T],
     query: &[T],
-    positions: &[u32],
+    ids: &[u32],
     out: &mut Vec<T>,
 ) {
+    let dim = query.len();
     out.clear();
-    out.extend(positions.iter().map(|&position| {
-        let column = coords.iter().skip(position as usize).step_by(stride);
-        column
-            .zip(query)
-            .fold(T::ZERO, |acc, (&y, &x)| Threshold::step(metric, acc, x, y))
+    out.extend(ids.iter().map(|&id| {
+        let row = &data[id as usize * dim..][..dim];
+        query.iter().zip(row).fold(T::ZERO, |acc, (&x, &y)| Threshold::step(metric, acc, x, y))
     }));
 }

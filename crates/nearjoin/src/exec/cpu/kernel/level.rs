@@ -105,7 +105,9 @@ macro_rules! level {
             use super::*;
             use crate::exec::cpu::kernel::generic;
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
-            use crate::exec::cpu::kernel::{BoxJob, Job, Kernels, Lanes, Open, SimdLevel};
+            use crate::exec::cpu::kernel::{
+                BoxJob, GatherJob, Job, Kernels, Lanes, Open, Piece,
+            };
             use crate::metric::Metric;
 
             // SAFETY of every function here: the caller must have made sure that the
@@ -150,20 +152,25 @@ macro_rules! level {
                 unsafe { generic::boxes::<$f64, N>(job) }
             }
             $(#[$features])?
-            unsafe fn localize(from: *const f64, len: usize, origin: f64, to: *mut f32) {
-                // SAFETY: as above; the caller checks the lengths.
-                unsafe { generic::localize(from, len, origin, to) }
+            unsafe fn localize(job: &mut GatherJob<'_, f64, f32>) -> f32 {
+                // SAFETY: as above.
+                unsafe { generic::gather::<_, _, true>(job, |x, origin| (x - origin) as f32) }
             }
             $(#[$features])?
-            unsafe fn spread(values: &[f32]) -> f32 {
-                generic::spread(values)
+            unsafe fn gather<T: crate::scalar::Scalar>(job: &mut GatherJob<'_, T, T>) {
+                // SAFETY: as above.
+                unsafe { generic::gather::<_, _, false>(job, |x, _| x) };
+            }
+            $(#[$features])?
+            unsafe fn labels(from: &[u32], pieces: &[Piece], to: &mut [u32]) {
+                // SAFETY: as above.
+                unsafe { generic::gather_labels(from, pieces, to) }
             }
             $(#[$features])?
             unsafe fn distances<T: crate::scalar::Scalar>(
-                metric: Metric, coords: &[T], stride: usize, query: &[T], positions: &[u32],
-                out: &mut Vec<T>,
+                metric: Metric, data: &[T], query: &[T], ids: &[u32], out: &mut Vec<T>,
             ) {
-                generic::distances(metric, coords, stride, query, positions, out)
+                generic::distances(metric, data, query, ids, out)
             }
 
             macro_rules! by_dimension {
@@ -186,7 +193,7 @@ macro_rules! level {
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f32(
-                level: SimdLevel, metric: Metric, dim: usize,
+                metric: Metric, dim: usize,
             ) -> Kernels<f32> {
                 const FUSED: bool = <$f32 as Vector>::FUSED;
                 let (exact, boxes) = match metric {
@@ -194,12 +201,12 @@ macro_rules! level {
                     Metric::L1 => (by_dimension!(dim, count_f32, rows_f32, L1, FUSED), boxes_f32::<L1> as _),
                     Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
-                let distances = distances::<f32>;
-                Kernels { level, fused: FUSED, exact, filter: None, metric, boxes, localize, spread, distances }
+                let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
+                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, distances }
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f64(
-                level: SimdLevel, metric: Metric, dim: usize,
+                metric: Metric, dim: usize,
             ) -> Kernels<f64> {
                 const FUSED: bool = <$f64 as Vector>::FUSED;
                 let (exact, filter, boxes) = match metric {
@@ -219,8 +226,9 @@ macro_rules! level {
                         boxes_f64::<Linf> as _,
                     ),
                 };
-                let (filter, distances) = (Some(filter), distances::<f64>);
-                Kernels { level, fused: FUSED, exact, filter, metric, boxes, localize, spread, distances }
+                let (filter, gather_f32) = (Some(filter), gather::<f32>);
+                let (gather, distances) = (gather::<f64>, distances::<f64>);
+                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, distances }
             }
         }
         pub(super) use instances::{kernels_f32, kernels_f64};

@@ -21,6 +21,7 @@ pub use level::SimdLevel;
 pub(crate) use level::level;
 
 use crate::metric::Metric;
+use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Columns of candidates are padded to whole multiples of this many points.
@@ -53,13 +54,58 @@ impl<L> Job<'_, L> {
     }
 }
 
-/// A pair that the lanes could not decide.
+/// Pairs that the lanes could not decide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     /// Which query of the block.
     pub(crate) query: u32,
-    /// Which candidate of the tile.
-    pub(crate) candidate: u32,
+    /// The first candidate of the vector.
+    pub(crate) base: u32,
+    /// The candidates in question, as bits from `base` on.
+    pub(crate) lanes: u32,
+}
+
+impl Open {
+    /// The candidates of the tile that are in question.
+    pub(crate) fn candidates(self) -> impl Iterator<Item = u32> {
+        (0..u32::BITS).filter(move |bit| self.lanes >> bit & 1 == 1).map(move |bit| self.base + bit)
+    }
+}
+
+/// A run of points to be copied to a tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) position: u32,
+    pub(crate) len: u32,
+}
+
+/// Runs of points to be copied to the columns of a tile.
+pub(crate) struct GatherJob<'a, S, L> {
+    pub(crate) from: &'a [S],
+    pub(crate) from_stride: usize,
+    pub(crate) dim: usize,
+    pub(crate) pieces: &'a [Piece],
+    /// The sum of the pieces' lengths.
+    pub(crate) len: usize,
+    /// One per dimension, subtracted where the job says so.
+    pub(crate) origin: &'a [S],
+    pub(crate) to: &'a mut [L],
+    pub(crate) to_stride: usize,
+}
+
+impl<S, L> GatherJob<'_, S, L> {
+    fn check(&self) {
+        assert!(self.dim * self.from_stride <= self.from.len());
+        assert!(self.dim * self.to_stride <= self.to.len() && self.dim <= self.origin.len());
+        let mut len = 0;
+        for piece in self.pieces {
+            let padded = (piece.len as usize).next_multiple_of(PAD);
+            assert!(piece.position as usize + padded <= self.from_stride);
+            assert!(len + padded <= self.to_stride);
+            len += piece.len as usize;
+        }
+        assert!(len == self.len && len.next_multiple_of(PAD) <= self.to_stride);
+    }
 }
 
 /// Up to 16 bounding boxes against the box of a block of queries.
@@ -88,9 +134,10 @@ impl<T> BoxJob<'_, T> {
 type CountFn<L> = unsafe fn(&Job<'_, L>, &mut [u64], &mut Vec<Open>);
 type RowsFn<L> = unsafe fn(&Job<'_, L>, &[u32], &mut [Vec<u32>], &mut Vec<Open>);
 type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>) -> (u32, u32);
-type LocalizeFn = unsafe fn(*const f64, usize, f64, *mut f32);
-type SpreadFn = unsafe fn(&[f32]) -> f32;
-type DistancesFn<T> = unsafe fn(Metric, &[T], usize, &[T], &[u32], &mut Vec<T>);
+type LocalizeFn = unsafe fn(&mut GatherJob<'_, f64, f32>) -> f32;
+type GatherFn<T> = unsafe fn(&mut GatherJob<'_, T, T>);
+type LabelsFn = unsafe fn(&[u32], &[Piece], &mut [u32]);
+type DistancesFn<T> = unsafe fn(Metric, &[T], &[T], &[u32], &mut Vec<T>);
 
 /// The loops over lanes of one type.
 #[derive(Clone, Copy)]
@@ -128,8 +175,6 @@ impl<L: Scalar> Lanes<L> {
 /// Every loop that a join over points of type `T` needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels<T> {
-    /// The instruction set that was chosen.
-    pub(crate) level: SimdLevel,
     /// Whether `exact` leaves nothing open.
     pub(crate) fused: bool,
     /// Lanes of the points' own type.
@@ -139,7 +184,9 @@ pub(crate) struct Kernels<T> {
     metric: Metric,
     boxes: BoxesFn<T>,
     localize: LocalizeFn,
-    spread: SpreadFn,
+    gather: GatherFn<T>,
+    gather_f32: GatherFn<f32>,
+    labels: LabelsFn,
     distances: DistancesFn<T>,
 }
 
@@ -157,34 +204,52 @@ impl<T: Scalar> Kernels<T> {
         unsafe { (self.boxes)(job) }
     }
 
-    /// Writes `from[..len] − origin` to the front of `to`, as `f32`.
-    ///
-    /// Both slices must be as long as `len` rounded up to [`PAD`].
-    pub(crate) fn localize(&self, from: &[f64], len: usize, origin: f64, to: &mut [f32]) {
-        let padded = len.next_multiple_of(PAD);
-        assert!(padded <= from.len() && padded <= to.len());
-        // SAFETY: both have room for whole chunks of 16; the level is available.
-        unsafe { (self.localize)(from.as_ptr(), len, origin, to.as_mut_ptr()) }
+    /// Fills the columns of a tile with coordinates relative to the origin, as `f32`.
+    /// Returns the largest absolute value.
+    pub(crate) fn localize(&self, job: &mut GatherJob<'_, f64, f32>) -> f32 {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.localize)(job) }
     }
 
-    /// The largest absolute value.
-    pub(crate) fn spread(&self, values: &[f32]) -> f32 {
-        // SAFETY: the level is available.
-        unsafe { (self.spread)(values) }
+    /// Fills the columns of a tile with the coordinates as they are.
+    pub(crate) fn gather(&self, job: &mut GatherJob<'_, T, T>) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.gather)(job) }
     }
 
-    /// Accumulated distances, in the deciding arithmetic, of `query` and the points at
-    /// `positions` in columns `stride` apart.
+    /// The same for columns of `f32`, whatever the points' type.
+    pub(crate) fn gather_f32(&self, job: &mut GatherJob<'_, f32, f32>) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.gather_f32)(job) }
+    }
+
+    /// Copies the labels of all pieces, one after the other.
+    pub(crate) fn labels(&self, from: &[u32], pieces: &[Piece], to: &mut [u32]) {
+        let mut len = 0;
+        for piece in pieces {
+            let padded = (piece.len as usize).next_multiple_of(PAD);
+            assert!(piece.position as usize + padded <= from.len());
+            assert!(len + padded <= to.len());
+            len += piece.len as usize;
+        }
+        // SAFETY: whole chunks lie within both slices; the level is available.
+        unsafe { (self.labels)(from, pieces, to) }
+    }
+
+    /// Accumulated distances, in the deciding arithmetic, of `query` and the rows `ids`.
     pub(crate) fn distances(
         &self,
-        coords: &[T],
-        stride: usize,
+        points: Points<'_, T>,
         query: &[T],
-        positions: &[u32],
+        ids: &[u32],
         out: &mut Vec<T>,
     ) {
+        assert_eq!(query.len(), points.dimension());
         // SAFETY: the level is available.
-        unsafe { (self.distances)(self.metric, coords, stride, query, positions, out) }
+        unsafe { (self.distances)(self.metric, points.as_slice(), query, ids, out) }
     }
 }
 
@@ -205,11 +270,11 @@ impl Dispatch for f32 {
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f32> {
         match level {
-            SimdLevel::Scalar => scalar::kernels_f32(level, metric, dim),
+            SimdLevel::Scalar => scalar::kernels_f32(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => avx2::kernels_f32(level, metric, dim),
+            SimdLevel::Avx2 => avx2::kernels_f32(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::kernels_f32(level, metric, dim),
+            SimdLevel::Avx512 => avx512::kernels_f32(metric, dim),
         }
     }
 }
@@ -221,11 +286,11 @@ impl Dispatch for f64 {
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f64> {
         match level {
-            SimdLevel::Scalar => scalar::kernels_f64(level, metric, dim),
+            SimdLevel::Scalar => scalar::kernels_f64(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => avx2::kernels_f64(level, metric, dim),
+            SimdLevel::Avx2 => avx2::kernels_f64(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::kernels_f64(level, metric, dim),
+            SimdLevel::Avx512 => avx512::kernels_f64(metric, dim),
         }
     }
 }

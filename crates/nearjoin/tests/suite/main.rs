@@ -1,0 +1,13 @@
+//! The integration tests of nearjoin, in one binary: the public API against the oracle,
+//! against formulas, and against itself.
+
+mod adversarial;
+mod back_pressure;
+mod check;
+mod child;
+mod conformance;
+mod data;
+mod determinism;
+mod errors;
+mod properties;
+mod simd;
