@@ -1,0 +1,179 @@
+//! The command line: text to options, nothing else.
+
+use std::path::PathBuf;
+
+use crate::workload::{CASES, Case};
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Runs nearjoin and its peers on the same points and prints the ratios.
+
+usage: nearjoin-bench [--compare] [--scaling] [--memory] [options]
+
+sections (default: --compare)
+  --compare         every engine on the chosen cases
+  --scaling         nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to 10⁷
+                    points; with --points N, up to N
+  --memory          peak memory of one CSR call (one count for `clustered`), each case in
+                    a process of its own
+
+options
+  --cases a,b,c     of uniform2, uniform3, uniform4, uniform6, exponential2, clustered
+                    (default: all)
+  --points N        points of a case (default 2e6; clustered has 5 for every 2 of them).
+                    ε is scaled so that the number of neighbours stays; not for clustered
+  --reps R          calls of nearjoin of which the best counts (default 5)
+  --peers a,b       of kiddo, rstar, scipy, sklearn, or none (default: all)
+  --peer-reps R     runs of each peer of which the best counts (default 1)
+  --slow-peers      also run the peers that take very long on a case
+  --python PATH     the interpreter with numpy, scipy and scikit-learn (default python3)
+  --record FILE.md  also write the tables and the machine to a file
+  --once CASE       one call on one case in this process, as one line of numbers
+  --help            this text
+";
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Compare,
+    Scaling,
+    Memory,
+}
+
+/// Which other engines to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peers {
+    pub(crate) kiddo: bool,
+    pub(crate) rstar: bool,
+    pub(crate) scipy: bool,
+    pub(crate) sklearn: bool,
+}
+
+/// Everything the command line says.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) help: bool,
+    pub(crate) once: Option<&'static Case>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) cases: Vec<&'static Case>,
+    pub(crate) points: Option<usize>,
+    pub(crate) reps: usize,
+    pub(crate) peers: Peers,
+    pub(crate) peer_reps: usize,
+    pub(crate) slow_peers: bool,
+    pub(crate) python: PathBuf,
+    pub(crate) record: Option<PathBuf>,
+    /// As it was given, for the record.
+    pub(crate) command: String,
+}
+
+/// Reads the arguments that follow the program's name.
+pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, String> {
+    let args: Vec<String> = args.into_iter().collect();
+    let mut options = Options {
+        help: false,
+        once: None,
+        sections: Vec::new(),
+        cases: CASES.iter().collect(),
+        points: None,
+        reps: 5,
+        peers: Peers { kiddo: true, rstar: true, scipy: true, sklearn: true },
+        peer_reps: 1,
+        slow_peers: false,
+        python: "python3".into(),
+        record: None,
+        command: args.join(" "),
+    };
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let (name, inline) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (&arg[..], None),
+        };
+        let mut value = || {
+            inline.clone().or_else(|| args.next()).ok_or_else(|| format!("{name} needs a value"))
+        };
+        match name {
+            "--help" | "-h" => options.help = true,
+            "--compare" => options.sections.push(Section::Compare),
+            "--scaling" => options.sections.push(Section::Scaling),
+            "--memory" => options.sections.push(Section::Memory),
+            "--once" => options.once = Some(case(&value()?)?),
+            "--cases" => options.cases = value()?.split(',').map(case).collect::<Result<_, _>>()?,
+            "--points" => options.points = Some(number(name, &value()?)?),
+            "--reps" => options.reps = number(name, &value()?)?,
+            "--peers" => options.peers = peers(&value()?)?,
+            "--peer-reps" => options.peer_reps = number(name, &value()?)?,
+            "--slow-peers" => options.slow_peers = true,
+            "--python" => options.python = value()?.into(),
+            "--record" => options.record = Some(value()?.into()),
+            _ => return Err(format!("unknown argument {arg:?}; --help lists them")),
+        }
+    }
+    if options.sections.is_empty() {
+        options.sections.push(Section::Compare);
+    }
+    Ok(options)
+}
+
+fn case(name: &str) -> Result<&'static Case, String> {
+    Case::named(name).ok_or_else(|| {
+        let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        format!("no case {name:?}; there are {}", known.join(", "))
+    })
+}
+
+fn peers(list: &str) -> Result<Peers, String> {
+    let mut peers = Peers::default();
+    for name in list.split(',') {
+        match name {
+            "none" => {}
+            "kiddo" => peers.kiddo = true,
+            "rstar" => peers.rstar = true,
+            "scipy" => peers.scipy = true,
+            "sklearn" => peers.sklearn = true,
+            _ => return Err(format!("no peer {name:?}; there are kiddo, rstar, scipy, sklearn")),
+        }
+    }
+    Ok(peers)
+}
+
+/// A positive whole number: `2000000`, `2_000_000` or `2e6`.
+fn number(name: &str, text: &str) -> Result<usize, String> {
+    let value: f64 = text
+        .replace('_', "")
+        .parse()
+        .map_err(|_| format!("{name} needs a number, not {text:?}"))?;
+    if value < 1.0 || value > u32::MAX as f64 || value.fract() != 0.0 {
+        return Err(format!("{name} needs a positive whole number, not {text:?}"));
+    }
+    Ok(value as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, String> {
+        parse(line.split_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options =
+            parsed("--points 1e5 --cases=uniform2,clustered --peers kiddo --reps 2").unwrap();
+        assert_eq!(options.points, Some(100_000));
+        assert_eq!(options.cases.len(), 2);
+        assert_eq!(options.peers, Peers { kiddo: true, ..Peers::default() });
+        assert_eq!(options.reps, 2);
+        assert_eq!(options.sections, [Section::Compare]);
+        assert_eq!(parsed("--scaling").unwrap().sections, [Section::Scaling]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for line in ["--frob", "--reps", "--reps 0", "--points 1.5", "--cases none", "--peers a"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

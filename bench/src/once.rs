@@ -1,0 +1,155 @@
+//! One call in a process of its own: what a program that joins once will see.
+//!
+//! The first call starts the threads and touches every page for the first time, and only
+//! a fresh process has a peak of memory that is this call's alone. So the parent runs
+//! itself with `--once` and reads one line.
+
+use std::fmt;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use nearjoin::Strategy;
+
+use crate::Result;
+use crate::args::Options;
+use crate::machine::process_memory;
+use crate::ours;
+use crate::table::{Table, grouped, mebibytes, seconds};
+use crate::workload::{Case, Workload};
+
+/// What one call took.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Once {
+    pub(crate) seconds: f64,
+    pub(crate) pairs: u64,
+    pub(crate) strategy: Strategy,
+    /// Resident bytes before the call, with the points in memory.
+    before: u64,
+    /// The most resident bytes during the call.
+    peak: u64,
+    input: u64,
+    index: u64,
+    result: u64,
+}
+
+impl Once {
+    /// One CSR call, or one count where the case allows no more, in this process.
+    pub(crate) fn here(workload: &Workload) -> Result<Self> {
+        // Forget the peak that making the points left; where the system does not allow
+        // it, the peak is an upper bound.
+        let _ = fs::write("/proc/self/clear_refs", "5");
+        let before = process_memory("VmRSS").unwrap_or(0);
+        let (seconds, stats) = if workload.case.count_only() {
+            ours::count(&workload.data, workload)?
+        } else {
+            let (seconds, stats, _csr) = ours::csr(&workload.data, workload)?;
+            (seconds, stats)
+        };
+        Ok(Once {
+            seconds,
+            pairs: stats.pairs,
+            strategy: stats.strategy,
+            before,
+            peak: process_memory("VmHWM").unwrap_or(0),
+            input: size_of_val(&workload.data[..]) as u64,
+            index: stats.index_bytes,
+            result: stats.result_bytes,
+        })
+    }
+
+    /// The same in a fresh process.
+    pub(crate) fn elsewhere(case: &Case, options: &Options) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--once", case.name]).stderr(Stdio::inherit());
+        if let Some(points) = options.points {
+            command.args(["--points", &points.to_string()]);
+        }
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(format!("--once {} failed: {}", case.name, output.status).into());
+        }
+        String::from_utf8(output.stdout)?.trim().parse()
+    }
+}
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Once { seconds, pairs, strategy, before, peak, input, index, result } = self;
+        write!(f, "{seconds} {pairs} {strategy} {before} {peak} {input} {index} {result}")
+    }
+}
+
+impl FromStr for Once {
+    type Err = Box<dyn std::error::Error>;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let [seconds, pairs, strategy, before, peak, input, index, result] =
+            line.split(' ').collect::<Vec<_>>()[..]
+        else {
+            return Err(format!("not the line of --once: {line:?}").into());
+        };
+        Ok(Once {
+            seconds: seconds.parse()?,
+            pairs: pairs.parse()?,
+            strategy: strategy.parse()?,
+            before: before.parse()?,
+            peak: peak.parse()?,
+            input: input.parse()?,
+            index: index.parse()?,
+            result: result.parse()?,
+        })
+    }
+}
+
+/// The memory section.
+pub(crate) fn memory(options: &Options) -> Result<String> {
+    let mut table = Table::new(&[
+        "case",
+        "pairs",
+        "first call, s",
+        "before, MiB",
+        "peak, MiB",
+        "added, MiB",
+        "input, MiB",
+        "index, MiB",
+        "result, MiB",
+        "(added − result) ÷ input",
+    ]);
+    for case in &options.cases {
+        let once = Once::elsewhere(case, options)?;
+        let added = once.peak.saturating_sub(once.before);
+        let scratch = added.saturating_sub(once.result) as f64 / once.input as f64;
+        table.row(vec![
+            case.name.into(),
+            grouped(once.pairs),
+            seconds(Some(once.seconds)),
+            mebibytes(once.before),
+            mebibytes(once.peak),
+            mebibytes(added),
+            mebibytes(once.input),
+            mebibytes(once.index),
+            mebibytes(once.result),
+            format!("{scratch:.2}"),
+        ]);
+    }
+    Ok(format!(
+        "## Memory\n\n{table}\n\
+         One CSR call of f64 points (one count for `clustered`), each in a fresh process.\n\
+         Before and peak are VmRSS and VmHWM of that process, the points included; index and\n\
+         result are what the engine reports.\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_back() {
+        let case = Case::named("uniform3").unwrap();
+        let once = Once::here(&case.workload(Some(1000))).unwrap();
+        assert_eq!(once, once.to_string().parse().unwrap());
+        assert!("1 2 3".parse::<Once>().is_err());
+    }
+}
