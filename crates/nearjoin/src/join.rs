@@ -10,6 +10,7 @@ use crate::exec::cpu::kernel::{Kernels, SimdLevel};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::cpu::tile::{Band, Filter};
 use crate::index::layout::Making;
+use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::{Metric, Threshold};
 use crate::plan::{self, Decision, Detail, Shaping};
@@ -338,30 +339,31 @@ impl<T: Scalar> Plan<'_, T> {
             narrow: narrow.as_ref().map(|narrow| (&narrow.origin[..], narrow.spread)),
             boxes: self.worth_boxing(),
         };
-        let layout = |points, ids| Layout::new(points, ids, making);
+        let layout = |points, order| Layout::new(points, order, making);
         let right = self.right.unwrap_or(self.left);
         let other = self.right.map(|_| self.left);
         let (index, right, left) = match &self.decision.chosen.detail {
             Detail::Brute => {
-                let left = other.map(|left| layout(left, order::identity(left.len())?));
-                (Index::Brute, layout(right, order::identity(right.len())?)?, left)
+                let left = other.map(|left| layout(left, Order::Ids(order::identity(left.len())?)));
+                (Index::Brute, layout(right, Order::Ids(order::identity(right.len())?))?, left)
             }
             Detail::Directory(shape) => {
-                let left = other.map(|left| layout(left, directory::sort(left, shape)?));
+                let left =
+                    other.map(|left| layout(left, Order::Ids(directory::sort(left, shape)?)));
                 let ids = directory::sort(right, shape)?;
                 let ordered = &ids[..right.len()];
                 let directory = directory::Directory::new(shape.clone(), right, ordered);
-                (Index::Directory(directory), layout(right, ids)?, left)
+                (Index::Directory(directory), layout(right, Order::Ids(ids))?, left)
             }
             Detail::Grid(shape) => {
                 let left = other.map(|left| grid::Side::new(left, shape)).transpose()?;
                 let side = grid::Side::new(right, shape)?;
-                let (grid, ids, left_ids) = grid::Grid::new(shape.clone(), side, left);
-                let left = other.zip(left_ids).map(|(left, ids)| layout(left, ids));
-                (Index::Grid(grid), layout(right, ids)?, left)
+                let (grid, order, left_order) = grid::Grid::new(shape.clone(), side, left);
+                let left = other.zip(left_order).map(|(left, order)| layout(left, order));
+                (Index::Grid(grid), layout(right, order)?, left)
             }
             Detail::Ego(dims) => {
-                let sort = |points| ego::sort(points, self.threshold.reach, dims);
+                let sort = |points| ego::sort(points, self.threshold.reach, dims).map(Order::Ids);
                 let left = other.map(|left| layout(left, sort(left)?));
                 (Index::Ego, layout(right, sort(right)?)?, left)
             }
@@ -392,7 +394,8 @@ impl<T: Scalar> Plan<'_, T> {
         let origin = self.decision.extents.iter().map(middle).collect();
         let half = |(lo, hi): &(f64, f64)| (hi - lo) / 2.0;
         let spread = self.decision.extents.iter().map(half).fold(0.0, f64::max);
-        let band = Filter::new(&self.threshold, self.decision.dim)?.narrow_band(spread)?;
+        let band = Filter::new(&self.threshold, self.decision.dim)?
+            .narrow_band(spread, self.decision.neighbors)?;
         Some(Narrow { origin, spread, band })
     }
 

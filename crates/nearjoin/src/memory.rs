@@ -211,7 +211,68 @@ impl<'a, T: Copy> RowWriter<'a, T> {
         assert!(at <= self.len && row.len() <= self.len - at);
         // SAFETY: in bounds by the assertion; the caller promises that nobody else
         // writes these elements, and the unique borrow that nobody reads them.
-        unsafe { core::ptr::copy_nonoverlapping(row.as_ptr(), self.data.add(at), row.len()) };
+        unsafe {
+            let to = self.data.add(at);
+            #[cfg(target_arch = "x86_64")]
+            if size_of_val(row) >= STREAM {
+                return stream(row.as_ptr().cast(), to.cast(), size_of_val(row));
+            }
+            core::ptr::copy_nonoverlapping(row.as_ptr(), to, row.len());
+        }
+    }
+
+    /// The same for a handful of elements, without the care for long rows.
+    ///
+    /// # Safety
+    /// As for [`RowWriter::write`].
+    #[inline(always)]
+    pub(crate) unsafe fn write_short(&self, at: usize, row: &[T]) {
+        assert!(at <= self.len && row.len() <= self.len - at);
+        for (k, &x) in row.iter().enumerate() {
+            // SAFETY: as for `write`.
+            unsafe { self.data.add(at + k).write(x) };
+        }
+    }
+
+    /// Makes all that this thread has written visible before what it does next.
+    #[inline]
+    pub(crate) fn finish(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a fence has no precondition.
+        unsafe {
+            core::arch::x86_64::_mm_sfence()
+        };
+    }
+}
+
+/// Rows of so many bytes bypass the cache: nobody reads them soon, and a line that is
+/// wholly written need not be read first. For short rows the partial lines at both ends
+/// cost more than that saves.
+#[cfg(target_arch = "x86_64")]
+const STREAM: usize = 1024;
+
+/// Copies bytes around the cache; [`RowWriter::finish`] must follow.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `bytes`, and they must not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
+    use core::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+    const LINE: usize = 64;
+    // SAFETY: the head reaches the next line of `to`, the loop writes whole lines while
+    // they fit, the rest is what is left: all within `bytes`.
+    unsafe {
+        let head = to.align_offset(LINE).min(bytes);
+        core::ptr::copy_nonoverlapping(from, to, head);
+        (from, to, bytes) = (from.add(head), to.add(head), bytes - head);
+        while bytes >= LINE {
+            for part in (0..LINE).step_by(16) {
+                let value = _mm_loadu_si128(from.add(part).cast());
+                _mm_stream_si128(to.add(part).cast(), value);
+            }
+            (from, to, bytes) = (from.add(LINE), to.add(LINE), bytes - LINE);
+        }
+        core::ptr::copy_nonoverlapping(from, to, bytes);
     }
 }
 

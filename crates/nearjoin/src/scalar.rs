@@ -59,6 +59,12 @@ pub trait Scalar:
     fn add(self, other: Self) -> Self;
     /// `self * other`, rounded once.
     fn mul(self, other: Self) -> Self;
+    /// A row number in the guise of a coordinate, to travel with one.
+    #[doc(hidden)]
+    fn from_id(id: u32) -> Self;
+    /// The row number that [`from_id`](Scalar::from_id) hid.
+    #[doc(hidden)]
+    fn as_id(self) -> u32;
     /// A `u64` whose unsigned order is the order of the numbers; −0 equals +0.
     fn order_bits(self) -> u64;
 }
@@ -109,6 +115,14 @@ macro_rules! scalar {
             #[inline(always)]
             fn mul(self, other: Self) -> Self {
                 self * other
+            }
+            #[inline(always)]
+            fn from_id(id: u32) -> Self {
+                $t::from_bits(id as $bits)
+            }
+            #[inline(always)]
+            fn as_id(self) -> u32 {
+                self.to_bits() as u32
             }
             #[inline(always)]
             fn order_bits(self) -> u64 {

@@ -2,17 +2,17 @@
 
 use rayon::prelude::*;
 
-use crate::metric::Threshold;
+use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Sampled queries, and points that each of them is compared with.
-const QUERIES: usize = 64;
-const POINTS: usize = 4096;
+const QUERIES: usize = 128;
+const POINTS: usize = 2048;
 /// Of these pairs one in so many is kept, for questions that are asked often.
-const KEPT: usize = 4;
+const KEPT: usize = 8;
 /// Coordinates in the sample at the most.
-const COORDINATES: usize = 1 << 18;
+const COORDINATES: usize = 1 << 20;
 /// Radii at which sampled pairs are counted: ε·2ᵏ.
 pub(crate) const RADII: usize = 12;
 
@@ -30,6 +30,7 @@ pub(crate) struct Summary {
     pub(crate) extents: Vec<(f64, f64)>,
     /// ε as the grid sees it: no match differs by more in any coordinate.
     pub(crate) reach: f64,
+    pub(crate) metric: Metric,
     /// Differences per dimension of some of the sampled pairs, pair after pair.
     pub(crate) differences: Vec<f64>,
     /// Number of sampled pairs, and how many of them lie within ε·2ᵏ.
@@ -59,6 +60,7 @@ impl Summary {
             width: size_of::<T>(),
             extents,
             reach: threshold.reach,
+            metric: threshold.metric,
             differences: Vec::new(),
             pairs: 0,
             within: [0; RADII],
@@ -74,36 +76,42 @@ impl Summary {
         if left.is_empty() || right.is_empty() {
             return;
         }
-        let queries = QUERIES.min(left.len());
-        let points = POINTS.min(right.len()).min((COORDINATES / (queries * self.dim)).max(8));
-        let bounds: Vec<f64> = (0..RADII)
-            .map(|k| {
-                let radius = t.eps.to_f64() * f64::from(1u32 << k);
-                t.metric.widen(0.0, radius)
-            })
-            .collect();
-        for q in 0..queries {
+        let queries = (left.len() / 64).clamp(1, QUERIES);
+        let points = (right.len() / 16).clamp(1, POINTS);
+        let points = points.min((COORDINATES / (queries * self.dim)).max(8));
+        let bound = |k: usize| t.metric.widen(0.0, t.eps.to_f64() * f64::from(1u32 << k));
+        let bounds: [f64; RADII] = core::array::from_fn(bound);
+        fn copy<T: Scalar>(points: Points<'_, T>, row: usize) -> impl Iterator<Item = f64> {
+            points.row(row).iter().map(|x| x.to_f64())
+        }
+        let rows: Vec<usize> = (0..points).map(|p| spread(p, points, right.len())).collect();
+        let sampled: Vec<f64> = rows.iter().flat_map(|&row| copy(right, row)).collect();
+        let asked = (0..queries).into_par_iter().map(|q| {
             let i = spread(q, queries, left.len());
-            for p in 0..points {
-                let j = spread(p + q * points, queries * points, right.len());
-                if self.is_self && i == j {
+            let x: Vec<f64> = copy(left, i).collect();
+            let (mut pairs, mut within, mut kept) = (0, [0; RADII], Vec::new());
+            for (p, y) in sampled.chunks_exact(self.dim).enumerate() {
+                if self.is_self && i == rows[p] {
                     continue;
                 }
-                let (x, y) = (left.row(i), right.row(j));
-                let keep = p % KEPT == 0;
-                let mut acc = 0.0;
-                for (x, y) in x.iter().zip(y) {
-                    let difference = (x.to_f64() - y.to_f64()).abs();
-                    if keep {
-                        self.differences.push(difference);
-                    }
-                    acc = t.metric.widen(acc, difference);
+                let differences = x.iter().zip(y).map(|(x, y)| (x - y).abs());
+                let acc = differences.clone().fold(0.0, |acc, d| t.metric.widen(acc, d));
+                if p % KEPT == 0 {
+                    kept.extend(differences);
                 }
-                self.pairs += 1;
-                for (within, bound) in self.within.iter_mut().zip(&bounds) {
-                    *within += usize::from(acc <= *bound);
+                pairs += 1;
+                let mut k = RADII;
+                while k > 0 && acc <= bounds[k - 1] {
+                    k -= 1;
+                    within[k] += 1;
                 }
             }
+            (pairs, within, kept)
+        });
+        for (pairs, within, kept) in asked.collect::<Vec<_>>() {
+            self.pairs += pairs;
+            self.within.iter_mut().zip(within).for_each(|(sum, n)| *sum += n);
+            self.differences.extend(kept);
         }
     }
 
@@ -175,7 +183,6 @@ fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Metric;
 
     #[test]
     fn sampled_rows_are_in_range_and_spread() {

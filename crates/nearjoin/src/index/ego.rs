@@ -11,8 +11,7 @@ use core::ops::ControlFlow;
 use rayon::prelude::*;
 
 use super::boxes::{BoxOf, Boxes, FAN, Prune};
-use super::layout::SLACK;
-use super::order::{Keyed, interleave, sort_keyed};
+use super::order::{Keyed, Sorted, id_bits, interleave, sort_keyed};
 use super::{Candidates, Run, push_run};
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -21,30 +20,52 @@ use crate::scalar::Scalar;
 
 /// Equal keys in a longer run than this are told apart by a finer grid.
 const COARSE_RUN: usize = 256;
-/// Bits of a key that number cells; the rest places a point within its cell.
-const CELL_BITS: u32 = 44;
+/// Of the bits of a key, the share that numbers cells; the rest places a point within
+/// its cell.
+const CELL_SHARE: f64 = 0.7;
 /// Dimensions of the Z-curve within a cell.
 const CURVE_DIMS: usize = 3;
+/// Grids within grids, at the most. Each tells apart what differs by more than about
+/// 2⁻¹⁴ of its extent, so this many are enough for all but contrived input.
+const DEPTH: u32 = 8;
 
 /// Sorts points by ε-cell in the dimensions `dims`, most selective first.
+///
+/// Where the domain has more cells than a key has room for, or a cell is crowded beyond
+/// the curve's resolution, points of equal key are sorted again with a grid over their own
+/// extent; points that differ nowhere stay in input order.
 pub(crate) fn sort<T: Scalar>(
     points: Points<'_, T>,
     eps: f64,
     dims: &[usize],
 ) -> Result<Buffer<u32>> {
-    let mut keyed: Vec<Keyed> =
-        (0..points.len()).into_par_iter().map(|id| Keyed { key: 0, id: id as u32 }).collect();
-    refine(points, eps, dims, &mut keyed, 0);
-    let mut ids = Buffer::<u32>::zeroed(keyed.len() + SLACK)?;
-    ids.par_iter_mut().zip(&keyed).with_min_len(4096).for_each(|(id, k)| *id = k.id);
+    let rows = |id: u32| dims.iter().map(move |&j| points.row(id as usize)[j].to_f64());
+    let all = (0..points.len() as u32).into_par_iter();
+    let scale = Scale::new(&extents(all, dims.len(), rows), eps, 64 - id_bits(points.len()));
+    let sorted = Sorted::by_key(points.len(), |row| scale.key(rows(row as u32)));
+    let mut ids = sorted.ids()?;
+    if scale.is_point() {
+        return Ok(ids);
+    }
+    let mut crowded = Vec::new();
+    let mut rest = &mut ids[..points.len()];
+    let mut start = 0;
+    for end in sorted.ends() {
+        let (run, tail) = rest.split_at_mut(end - start);
+        if run.len() > COARSE_RUN {
+            crowded.push(run);
+        }
+        (rest, start) = (tail, end);
+    }
+    crowded.into_par_iter().for_each(|run| {
+        let mut keyed: Vec<Keyed> = run.iter().map(|&id| Keyed { key: 0, id }).collect();
+        refine(points, eps, dims, &mut keyed, 1);
+        run.iter_mut().zip(&keyed).for_each(|(id, keyed)| *id = keyed.id);
+    });
     Ok(ids)
 }
 
-/// Sorts `keyed`, all of one key so far, by a grid over their own extent.
-///
-/// A key has 64 bits. Where the domain has more cells than that, or a cell is crowded
-/// beyond the curve's resolution, points of equal key are sorted again with a grid of
-/// their own; points that differ nowhere stay in input order.
+/// Sorts points of equal key by a grid over their own extent.
 fn refine<T: Scalar>(
     points: Points<'_, T>,
     eps: f64,
@@ -52,27 +73,38 @@ fn refine<T: Scalar>(
     keyed: &mut [Keyed],
     depth: u32,
 ) {
-    let extents: Vec<(f64, f64)> = dims.iter().map(|&j| extent(points, keyed, j)).collect();
-    let scale = Scale::new(&extents, eps);
-    let key = |id: u32| scale.key(dims.iter().map(|&j| points.row(id as usize)[j].to_f64()));
-    keyed.par_iter_mut().with_min_len(4096).for_each(|k| k.key = key(k.id));
+    let rows = |id: u32| dims.iter().map(move |&j| points.row(id as usize)[j].to_f64());
+    let scale = Scale::new(&extents(keyed.par_iter().map(|k| k.id), dims.len(), rows), eps, 64);
+    keyed.par_iter_mut().with_min_len(4096).for_each(|k| k.key = scale.key(rows(k.id)));
     sort_keyed(keyed);
-    if extents.iter().all(|(lo, hi)| lo == hi) || depth > 8 {
+    if scale.is_point() || depth >= DEPTH {
         return;
     }
-    let runs: Vec<&mut [Keyed]> =
-        keyed.chunk_by_mut(|a, b| a.key == b.key).filter(|run| run.len() > COARSE_RUN).collect();
-    runs.into_par_iter().for_each(|run| refine(points, eps, dims, run, depth + 1));
+    let runs = keyed.chunk_by_mut(|a, b| a.key == b.key);
+    let crowded: Vec<&mut [Keyed]> = runs.filter(|run| run.len() > COARSE_RUN).collect();
+    crowded.into_par_iter().for_each(|run| refine(points, eps, dims, run, depth + 1));
 }
 
-fn extent<T: Scalar>(points: Points<'_, T>, keyed: &[Keyed], j: usize) -> (f64, f64) {
-    let widen = |(lo, hi): (f64, f64), x: f64| (lo.min(x), hi.max(x));
-    keyed
-        .par_iter()
-        .with_min_len(4096)
-        .map(|k| points.row(k.id as usize)[j].to_f64())
-        .fold(|| (f64::INFINITY, f64::NEG_INFINITY), widen)
-        .reduce(|| (f64::INFINITY, f64::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)))
+/// Least and greatest coordinate of some points, per dimension.
+fn extents<R: Iterator<Item = f64>>(
+    ids: impl IndexedParallelIterator<Item = u32>,
+    dims: usize,
+    rows: impl Fn(u32) -> R + Sync,
+) -> Vec<(f64, f64)> {
+    let none = || vec![(f64::INFINITY, f64::NEG_INFINITY); dims];
+    ids.with_min_len(4096)
+        .fold(none, |mut extents, id| {
+            for (extent, x) in extents.iter_mut().zip(rows(id)) {
+                *extent = (extent.0.min(x), extent.1.max(x));
+            }
+            extents
+        })
+        .reduce(none, |mut a, b| {
+            for (a, b) in a.iter_mut().zip(b) {
+                *a = (a.0.min(b.0), a.1.max(b.1));
+            }
+            a
+        })
 }
 
 /// How a key is made of coordinates. Keys only order the points: the join relies on
@@ -84,8 +116,9 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(extents: &[(f64, f64)], eps: f64) -> Self {
-        let mut left = CELL_BITS;
+    /// Keys of at most `bits` bits.
+    fn new(extents: &[(f64, f64)], eps: f64, bits: u32) -> Self {
+        let mut left = (f64::from(bits) * CELL_SHARE) as u32;
         let mut cells = Vec::new();
         for &(lo, hi) in extents {
             if left == 0 {
@@ -95,7 +128,7 @@ impl Scale {
             let wanted = if extent > 0.0 && eps > 0.0 { extent / eps } else { 1.0 };
             // A dimension takes at most the bits that are left, with wider cells.
             let bits = (wanted.log2().max(0.0).floor() as u32 + 1).min(left);
-            let per_unit = if extent > 0.0 {
+            let per_unit = if extent > 0.0 && extent.is_finite() {
                 (1.0 / eps).min(((1u64 << bits) - 1) as f64 / extent)
             } else {
                 0.0
@@ -105,7 +138,12 @@ impl Scale {
         }
         let dims = cells.len().clamp(1, CURVE_DIMS) as u32;
         let used: u32 = cells.iter().map(|c| c.2).sum();
-        Scale { cells, curve_bits: ((64 - used) / dims).min(16) }
+        Scale { cells, curve_bits: ((bits - used) / dims).min(16) }
+    }
+
+    /// Whether all points are the same to these keys.
+    fn is_point(&self) -> bool {
+        self.cells.iter().all(|&(_, per_unit, _)| per_unit == 0.0)
     }
 
     fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
@@ -122,9 +160,6 @@ impl Scale {
         }
         let dims = self.cells.len().min(CURVE_DIMS);
         let curve = dims as u32 * self.curve_bits;
-        if curve == 0 {
-            return key;
-        }
         key << curve | interleave(&within[..dims], self.curve_bits)
     }
 }
@@ -142,10 +177,12 @@ pub(crate) struct Recursion {
     lists: Vec<List>,
 }
 
+/// The candidates of a query block, as far as its parents have settled them.
 #[derive(Debug, Default)]
 struct List {
     open: Vec<Node>,
     take: Vec<Run>,
+    taken: u64,
 }
 
 /// The recursive join of one range of query blocks against all candidates.
@@ -154,6 +191,20 @@ pub(crate) struct Join<'a, T> {
     pub(crate) queries: &'a Boxes<T>,
     pub(crate) right: &'a Boxes<T>,
     pub(crate) prune: &'a Prune<T>,
+    /// Of each block only the candidates behind it are wanted; both sides are one.
+    pub(crate) behind: bool,
+    /// Points that match whole blocks are only counted.
+    pub(crate) counting: bool,
+}
+
+/// Receives a block of queries with its box and candidates.
+pub(crate) type Visit<'a, T> = dyn FnMut(Run, &BoxOf<T>, &mut Candidates) -> ControlFlow<()> + 'a;
+
+/// A query block on its level.
+struct Block<'a, T> {
+    level: usize,
+    run: Run,
+    bound: &'a BoxOf<T>,
 }
 
 impl<T: Scalar> Join<'_, T> {
@@ -161,13 +212,13 @@ impl<T: Scalar> Join<'_, T> {
     /// end of the queries, with its box and candidates.
     ///
     /// Why no pair is missed: a candidate block leaves the list only when its box is
-    /// farther than ε from the box around all queries that the list is for, or when it
-    /// is wholly within ε and goes to `take`.
+    /// farther than ε from the box around all queries that the list is for, when it is
+    /// wholly within ε and is taken, or when none of it is wanted.
     pub(crate) fn run(
         &self,
         unit: Run,
         recursion: &mut Recursion,
-        visit: &mut dyn FnMut(Run, &BoxOf<T>, &mut Candidates) -> ControlFlow<()>,
+        visit: &mut Visit<'_, T>,
     ) -> ControlFlow<()> {
         let boxes = self.queries;
         let mut level = 0;
@@ -176,8 +227,7 @@ impl<T: Scalar> Join<'_, T> {
         }
         recursion.lists.resize_with(boxes.top() + 2, List::default);
         let root = &mut recursion.lists[level + 1];
-        root.open.clear();
-        root.take.clear();
+        *root = List::default();
         let top = self.right.top();
         let count = self.right.count(top) as u32;
         root.open.extend((0..count).map(|node| Node { level: top as u32, node }));
@@ -196,83 +246,75 @@ impl<T: Scalar> Join<'_, T> {
         unit: &Run,
         recursion: &mut Recursion,
         candidates: &mut Candidates,
-        visit: &mut dyn FnMut(Run, &BoxOf<T>, &mut Candidates) -> ControlFlow<()>,
+        visit: &mut Visit<'_, T>,
     ) -> ControlFlow<()> {
-        let boxes = self.queries;
-        let run = boxes.run(level, node);
+        let run = self.queries.run(level, node);
         let run = run.start.max(unit.start)..run.end.min(unit.end);
-        if run.is_empty() {
+        if run.start >= run.end {
             return ControlFlow::Continue(());
         }
         let mut bound = BoxOf::new();
-        boxes.bound(level, node, &mut bound);
+        self.queries.bound(level, node, &mut bound);
+        let block = Block { level, run, bound: &bound };
 
         let (below, above) = recursion.lists.split_at_mut(level + 1);
         let (parent, list) = (&above[0], &mut below[level]);
         list.open.clear();
         list.take.clone_from(&parent.take);
+        list.taken = parent.taken;
         candidates.test.clear();
         for &open in &parent.open {
-            self.sieve(level, open, &bound, list, &mut candidates.test);
+            self.sieve(&block, open, list, &mut candidates.test);
         }
         if level > 0 {
-            for child in node * FAN..((node + 1) * FAN).min(boxes.count(level - 1)) {
+            for child in node * FAN..((node + 1) * FAN).min(self.queries.count(level - 1)) {
                 self.block(level - 1, child, unit, recursion, candidates, visit)?;
             }
             return ControlFlow::Continue(());
         }
         candidates.take.clone_from(&list.take);
-        visit(run, &bound, candidates)
+        candidates.taken = list.taken;
+        visit(block.run, &bound, candidates)
     }
 
-    /// Sorts one candidate block into the list of a query block of `level`: kept open,
-    /// taken, dropped or, while it is larger than the query block, split.
-    fn sieve(
-        &self,
-        level: usize,
-        open: Node,
-        bound: &BoxOf<T>,
-        list: &mut List,
-        test: &mut Vec<Run>,
-    ) {
-        let boxes = self.right;
-        if open.level == 0 {
-            let (near, inside) = self.prune.classify(boxes, 0, open.node as usize, 1, bound);
-            return self.place(level, 0, open.node as usize, near, inside, bound, list, test);
-        }
-        let below = open.level as usize - 1;
-        let first = open.node as usize * FAN;
-        let count = FAN.min(boxes.count(below) - first);
-        let (near, inside) = self.prune.classify(boxes, below, first, count, bound);
-        self.place(level, below, first, near, inside, bound, list, test);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn place(
-        &self,
-        level: usize,
-        at: usize,
-        first: usize,
-        near: u32,
-        inside: u32,
-        bound: &BoxOf<T>,
-        list: &mut List,
-        test: &mut Vec<Run>,
-    ) {
-        let boxes = self.right;
+    /// Sorts one candidate block, or the sixteen it consists of, into the list of a query
+    /// block: kept open, taken, dropped or, while larger than the query block, split.
+    fn sieve(&self, block: &Block<'_, T>, open: Node, list: &mut List, test: &mut Vec<Run>) {
+        let (at, first, count) = match open.level as usize {
+            0 => (0, open.node as usize, 1),
+            level => {
+                let first = open.node as usize * FAN;
+                (level - 1, first, FAN.min(self.right.count(level - 1) - first))
+            }
+        };
+        let (near, inside) = self.prune.classify(self.right, at, first, count, block.bound);
         let mut left = near;
         while left != 0 {
             let bit = left.trailing_zeros();
             left &= left - 1;
             let node = first + bit as usize;
-            if inside >> bit & 1 == 1 {
-                push_run(&mut list.take, boxes.run(at, node));
-            } else if level == 0 && at == 0 {
-                push_run(test, boxes.run(0, node));
-            } else if at > level {
-                self.sieve(level, Node { level: at as u32, node: node as u32 }, bound, list, test);
+            let run = self.right.run(at, node);
+            // What lies before the block is not wanted, and what overlaps it may lie
+            // before some of its queries.
+            if self.behind && run.end <= block.run.start {
+                continue;
+            }
+            let overlaps = self.behind && run.start < block.run.end;
+            let keep = Node { level: at as u32, node: node as u32 };
+            if inside >> bit & 1 == 1 && !overlaps {
+                match self.counting {
+                    true => list.taken += u64::from(run.end - run.start),
+                    false => push_run(&mut list.take, run),
+                }
+            } else if block.level == 0 && at == 0 {
+                // The only leaf that overlaps is the block itself.
+                if !overlaps {
+                    push_run(test, run);
+                }
+            } else if at > block.level {
+                self.sieve(block, keep, list, test);
             } else {
-                list.open.push(Node { level: at as u32, node: node as u32 });
+                list.open.push(keep);
             }
         }
     }

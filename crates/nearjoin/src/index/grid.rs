@@ -15,7 +15,7 @@ use core::ops::ControlFlow;
 
 use rayon::prelude::*;
 
-use super::order::{self, Sorted};
+use super::order::{self, Order, Sorted};
 use super::{BoxOf, Layout, Run, push_run};
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -26,7 +26,7 @@ use crate::scalar::Scalar;
 /// A table of all cells, empty ones too, is kept up to this many cells per point.
 pub(crate) const DENSE: u128 = 2;
 /// A block longer along its row than this many ε is halved ...
-const LONG_BLOCK: f64 = 2.0;
+const LONG_BLOCK: f64 = 4.0;
 /// ... unless it has only this many queries left.
 const SMALL_BLOCK: u32 = 4;
 
@@ -124,7 +124,7 @@ pub(crate) enum Pattern {
 
 /// Points sorted by cell.
 pub(crate) struct Side {
-    pub(crate) ids: Buffer<u32>,
+    order: Order,
     table: Table,
     /// The first position of each non-empty row of cells, and the end.
     rows: Vec<u32>,
@@ -138,12 +138,12 @@ impl Side {
         let along = shape.axes.last().map_or(1, |axis| axis.cells);
         let cells = shape.cells();
         if cells <= (DENSE * len as u128).max(1 << 12) {
-            let (ids, starts) = order::by_cell(len, cells as usize, key)?;
+            let (order, starts) = order::by_cell(len, cells as usize, key)?;
             let first_of_row = starts.chunks(along as usize).map(|row| row[0]);
             let mut rows: Vec<u32> = first_of_row.collect();
             rows.push(len as u32);
             rows.dedup();
-            return Ok(Side { ids, table: Table::Dense(starts), rows });
+            return Ok(Side { order, table: Table::Dense(starts), rows });
         }
         let sorted = Sorted::by_key(len, key);
         let mut rows = firsts(&sorted, |key| key / along);
@@ -151,7 +151,8 @@ impl Side {
         let mut starts = firsts(&sorted, |key| key);
         let cells = starts.iter().map(|&start| sorted.key(start as usize)).collect();
         starts.push(len as u32);
-        Ok(Side { ids: sorted.ids()?, table: Table::Sparse { cells, starts }, rows })
+        let order = Order::Ids(sorted.ids()?);
+        Ok(Side { order, table: Table::Sparse { cells, starts }, rows })
     }
 }
 
@@ -161,12 +162,12 @@ impl Grid {
         shape: Shape,
         right: Side,
         left: Option<Side>,
-    ) -> (Self, Buffer<u32>, Option<Buffer<u32>>) {
+    ) -> (Self, Order, Option<Order>) {
         let (rows, left) = match left {
-            Some(left) => (left.rows, Some(left.ids)),
+            Some(left) => (left.rows, Some(left.order)),
             None => (right.rows, None),
         };
-        (Grid { shape, table: right.table, rows }, right.ids, left)
+        (Grid { shape, table: right.table, rows }, right.order, left)
     }
 
     /// Cuts `unit` into blocks of at most `most` queries, each of one row, or of one
@@ -184,6 +185,7 @@ impl Grid {
             return ControlFlow::Continue(());
         };
         let x = |position: u32| queries.coordinate(along.dim, position);
+
         let mut row = self.rows.partition_point(|&first| first <= unit.start);
         let mut start = unit.start;
         while start < unit.end {

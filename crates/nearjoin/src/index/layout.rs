@@ -4,8 +4,9 @@ use rayon::prelude::*;
 
 use super::Run;
 use super::boxes::{BoxOf, Boxes};
+use super::order::Order;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, RowWriter};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -43,18 +44,21 @@ pub(crate) struct Making<'a> {
 }
 
 impl<'a, T: Scalar> Layout<'a, T> {
-    /// Gathers `points` in the order of `ids`, which has [`SLACK`] elements more than there
-    /// are points.
-    pub(crate) fn new(points: Points<'a, T>, ids: Buffer<u32>, making: Making<'_>) -> Result<Self> {
+    /// Puts `points` in order.
+    pub(crate) fn new(points: Points<'a, T>, order: Order, making: Making<'_>) -> Result<Self> {
         let stride = points.len().next_multiple_of(16) + SLACK;
-        let columns = match making.narrow {
-            None => Columns::Own(gather(points, &ids, stride, |_, x| x)?),
-            Some((origin, spread)) => Columns::Narrow {
-                coords: gather(points, &ids, stride, |j, x| (x.to_f64() - origin[j]) as f32)?,
-                origin: origin.to_vec(),
+        let (ids, columns) = match making.narrow {
+            None => {
+                let (ids, coords) = arrange(points, order, stride, |_, x| x)?;
+                (ids, Columns::Own(coords))
+            }
+            Some((origin, spread)) => {
+                let narrow = |j: usize, x: T| (x.to_f64() - origin[j]) as f32;
+                let (ids, coords) = arrange(points, order, stride, narrow)?;
                 // One rounding to `f32` and two in `f64`.
-                error: spread * f64::from(f32::EPSILON),
-            },
+                let error = spread * f64::from(f32::EPSILON);
+                (ids, Columns::Narrow { coords, origin: origin.to_vec(), error })
+            }
         };
         let mut layout = Layout { points, stride, columns, ids, boxes: None };
         if making.boxes {
@@ -155,30 +159,93 @@ fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
     (lo, hi)
 }
 
-/// Columns of converted coordinates in the order of `ids`.
-fn gather<T: Scalar, L: Scalar>(
+/// The ids in order, and columns of converted coordinates.
+///
+/// Where the positions of the rows are known, the input is read from front to back and
+/// each point is written to its place as one record; the records are then turned into
+/// columns. That is faster than reading the input in any other order: it may lie in small
+/// pages, and the records lie in huge ones.
+fn arrange<T: Scalar, L: Scalar>(
     points: Points<'_, T>,
-    ids: &[u32],
+    order: Order,
     stride: usize,
     convert: impl Fn(usize, T) -> L + Sync,
-) -> Result<Buffer<L>> {
+) -> Result<(Buffer<u32>, Buffer<L>)> {
     let (len, dim, data) = (points.len(), points.dimension(), points.as_slice());
     let mut coords = Buffer::zeroed(stride * dim)?;
-    // One task has the same chunk of every column, so that each input row is read once.
-    let mut tasks: Vec<Vec<&mut [L]>> = Vec::new();
+    match order {
+        Order::Places(places) if dim <= MAX_RECORD => {
+            let records = scatter(points, &places, convert)?;
+            drop(places);
+            let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
+            let tasks = column_chunks(&mut coords, stride, len).into_par_iter();
+            let records = records.par_chunks(CHUNK * (dim + 1));
+            let ids_of = ids[..len].par_chunks_mut(CHUNK);
+            tasks.zip(records).zip(ids_of).for_each(|((mut columns, records), ids)| {
+                for (j, column) in columns.iter_mut().enumerate() {
+                    for (x, record) in column.iter_mut().zip(records.chunks_exact(dim + 1)) {
+                        *x = record[j];
+                    }
+                }
+                for (id, record) in ids.iter_mut().zip(records.chunks_exact(dim + 1)) {
+                    *id = record[dim].as_id();
+                }
+            });
+            Ok((ids, coords))
+        }
+        order => {
+            let ids = order.into_ids()?;
+            let tasks = column_chunks(&mut coords, stride, len).into_par_iter();
+            tasks.zip(ids[..len].par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
+                for (at, &id) in ids.iter().enumerate() {
+                    let row = &data[id as usize * dim..][..dim];
+                    for (j, (column, &x)) in columns.iter_mut().zip(row).enumerate() {
+                        column[at] = convert(j, x);
+                    }
+                }
+            });
+            Ok((ids, coords))
+        }
+    }
+}
+
+/// Points of more dimensions are gathered: their rows are long enough.
+const MAX_RECORD: usize = 15;
+
+/// Writes each row, converted and with its number behind it, to its place.
+#[allow(unsafe_code)]
+fn scatter<T: Scalar, L: Scalar>(
+    points: Points<'_, T>,
+    places: &[u32],
+    convert: impl Fn(usize, T) -> L + Sync,
+) -> Result<Buffer<L>> {
+    let dim = points.dimension();
+    let mut records = Buffer::zeroed(points.len() * (dim + 1))?;
+    let to = RowWriter::new(&mut records);
+    let rows = points.as_slice().par_chunks(CHUNK * dim).zip(places.par_chunks(CHUNK)).enumerate();
+    rows.for_each(|(chunk, (rows, places))| {
+        let mut record = [L::ZERO; MAX_RECORD + 1];
+        for (at, (row, &place)) in rows.chunks_exact(dim).zip(places).enumerate() {
+            for (j, (to, &x)) in record.iter_mut().zip(row).enumerate() {
+                *to = convert(j, x);
+            }
+            record[dim] = L::from_id((chunk * CHUNK + at) as u32);
+            // SAFETY: the places of the rows are all different, so their records do not
+            // overlap.
+            unsafe { to.write_short(place as usize * (dim + 1), &record[..=dim]) };
+        }
+    });
+    Ok(records)
+}
+
+/// Chunks of columns: one task has the same chunk of every column.
+fn column_chunks<L>(coords: &mut [L], stride: usize, len: usize) -> Vec<Vec<&mut [L]>> {
+    let mut tasks = Vec::new();
     tasks.resize_with(len.div_ceil(CHUNK), Vec::new);
     for column in coords.chunks_exact_mut(stride) {
         for (task, chunk) in tasks.iter_mut().zip(column[..len].chunks_mut(CHUNK)) {
             task.push(chunk);
         }
     }
-    tasks.into_par_iter().zip(ids[..len].par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
-        for (at, &id) in ids.iter().enumerate() {
-            let row = &data[id as usize * dim..][..dim];
-            for (j, (column, &x)) in columns.iter_mut().zip(row).enumerate() {
-                column[at] = convert(j, x);
-            }
-        }
-    });
-    Ok(coords)
+    tasks
 }

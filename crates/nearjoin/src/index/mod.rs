@@ -21,6 +21,8 @@ pub(crate) type Run = Range<u32>;
 pub(crate) struct Candidates {
     /// Runs of points that all match every query of the block.
     pub(crate) take: Vec<Run>,
+    /// Number of points that match every query and are not listed.
+    pub(crate) taken: u64,
     /// Runs of points whose distance must be tested.
     pub(crate) test: Vec<Run>,
 }
@@ -28,6 +30,7 @@ pub(crate) struct Candidates {
 impl Candidates {
     pub(crate) fn clear(&mut self) {
         self.take.clear();
+        self.taken = 0;
         self.test.clear();
     }
 }

@@ -42,6 +42,15 @@ impl Sorted {
         self.codes.len()
     }
 
+    /// Where each run of equal keys ends.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = usize> {
+        let mut end = 0;
+        self.codes.chunk_by(|a, b| a >> self.id_bits == b >> self.id_bits).map(move |run| {
+            end += run.len();
+            end
+        })
+    }
+
     /// The rows in the order of their keys.
     pub(crate) fn ids(&self) -> Result<Buffer<u32>> {
         let mut ids = Buffer::<u32>::zeroed(self.codes.len() + SLACK)?;
@@ -52,25 +61,50 @@ impl Sorted {
     }
 }
 
-/// The rows sorted by cell, and where each cell begins: a counting sort.
+/// An order of points, told in one of two ways.
+pub(crate) enum Order {
+    /// The row at each position, with [`SLACK`] elements more than there are rows.
+    Ids(Buffer<u32>),
+    /// The position of each row.
+    Places(Buffer<u32>),
+}
+
+impl Order {
+    /// The row at each position, padded by [`SLACK`].
+    pub(crate) fn into_ids(self) -> Result<Buffer<u32>> {
+        match self {
+            Order::Ids(ids) => Ok(ids),
+            Order::Places(places) => {
+                let mut ids = Buffer::<u32>::zeroed(places.len() + SLACK)?;
+                let to = as_atomic_u32(&mut ids);
+                places.par_iter().enumerate().with_min_len(4096).for_each(|(row, &place)| {
+                    to[place as usize].store(row as u32, Relaxed);
+                });
+                Ok(ids)
+            }
+        }
+    }
+}
+
+/// The order of rows by cell, and where each cell begins: a counting sort.
 ///
 /// Rows of one cell keep their input order, whatever the number of threads.
 pub(crate) fn by_cell(
     len: usize,
     cells: usize,
     cell: impl Fn(usize) -> u64 + Sync,
-) -> Result<(Buffer<u32>, Buffer<u32>)> {
+) -> Result<(Order, Buffer<u32>)> {
     // Every part counts for itself; the counts of all parts may take twice the room of
     // the cells of the rows.
     let most = (2 * len / cells.max(1)).clamp(1, rayon::current_num_threads());
     let part = len.div_ceil(most).max(1);
-    let mut cell_of = Buffer::<u32>::zeroed(len)?;
-    let counts: Vec<_> = cell_of
+    let mut places = Buffer::<u32>::zeroed(len)?;
+    let mut next: Vec<Buffer<u32>> = places
         .par_chunks_mut(part)
         .enumerate()
-        .map(|(at, cell_of)| {
+        .map(|(at, cells_of)| {
             let mut counts = Buffer::<u32>::zeroed(cells)?;
-            for (row, to) in (at * part..).zip(cell_of) {
+            for (row, to) in (at * part..).zip(cells_of) {
                 let cell = cell(row);
                 *to = cell as u32;
                 counts[cell as usize] += 1;
@@ -78,20 +112,15 @@ pub(crate) fn by_cell(
             Ok(counts)
         })
         .collect::<Result<_>>()?;
-    let mut next: Vec<Buffer<u32>> = counts;
     let starts = running_sums(&mut next, cells)?;
-    let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
-    let to = as_atomic_u32(&mut ids);
-    next.par_iter_mut().zip(cell_of.par_chunks(part)).enumerate().for_each(
-        |(at, (next, cell_of))| {
-            for (row, &cell) in (at * part..).zip(cell_of) {
-                let next = &mut next[cell as usize];
-                to[*next as usize].store(row as u32, Relaxed);
-                *next += 1;
-            }
-        },
-    );
-    Ok((ids, starts))
+    next.par_iter_mut().zip(places.par_chunks_mut(part)).for_each(|(next, cells_of)| {
+        for place in cells_of {
+            let next = &mut next[*place as usize];
+            *place = *next;
+            *next += 1;
+        }
+    });
+    Ok((Order::Places(places), starts))
 }
 
 /// Turns the counts of every part into the place of its first row of each cell: cell by
@@ -196,7 +225,8 @@ mod tests {
 
     #[test]
     fn counting_sort_keeps_input_order() {
-        let (ids, starts) = by_cell(1000, 5, |row| [3, 1, 3][row % 3]).unwrap();
+        let (order, starts) = by_cell(1000, 5, |row| [3, 1, 3][row % 3]).unwrap();
+        let ids = order.into_ids().unwrap();
         let expected: Vec<u32> = (0..1000)
             .filter(|row| row % 3 == 1)
             .chain((0..1000).filter(|row| row % 3 != 1))

@@ -1,5 +1,6 @@
 use core::ops::ControlFlow;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Mutex;
 
 use rayon::prelude::*;
@@ -7,7 +8,7 @@ use rayon::prelude::*;
 use super::{Execution, Receive};
 use crate::error::{Error, Result};
 use crate::exec::{Request, Rows, Work};
-use crate::memory::{Buffer, RowWriter, as_atomic};
+use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic};
 use crate::scalar::Scalar;
 
 /// All neighbours, row by row: compressed sparse rows.
@@ -259,12 +260,52 @@ enum Kept<T> {
 }
 
 /// Rows as one thread found them.
-#[derive(Default)]
 struct Arena<T> {
-    queries: Vec<u32>,
-    lengths: Vec<u32>,
-    ids: Vec<u32>,
-    distances: Vec<T>,
+    /// Query and length of each row.
+    rows: Vec<(u32, u32)>,
+    ids: Chunks<u32>,
+    distances: Chunks<T>,
+}
+
+/// Numbers in large pieces of memory; what is appended together stays together.
+struct Chunks<T> {
+    chunks: Vec<Buffer<T>>,
+    /// Elements in use of each chunk.
+    used: Vec<usize>,
+}
+
+impl<T: Zeroable> Chunks<T> {
+    const CHUNK: usize = 1 << 20;
+
+    fn new() -> Self {
+        Chunks { chunks: Vec::new(), used: Vec::new() }
+    }
+
+    fn append(&mut self, row: &[T]) -> Result<()> {
+        let full = |(used, chunk): (&usize, &Buffer<T>)| chunk.len() - used < row.len();
+        if self.used.last().zip(self.chunks.last()).is_none_or(full) {
+            self.chunks.push(Buffer::zeroed(row.len().max(Self::CHUNK))?);
+            self.used.push(0);
+        }
+        if let Some((used, chunk)) = self.used.last_mut().zip(self.chunks.last_mut()) {
+            chunk[*used..][..row.len()].copy_from_slice(row);
+            *used += row.len();
+        }
+        Ok(())
+    }
+
+    /// The rows, given their lengths in the order in which they were appended.
+    fn rows<'a>(&'a self, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &'a [T]> {
+        let (mut chunk, mut start) = (0, 0);
+        lengths.map(move |length| {
+            while self.used[chunk] - start < length {
+                (chunk, start) = (chunk + 1, 0);
+            }
+            let row = &self.chunks[chunk][start..][..length];
+            start += length;
+            row
+        })
+    }
 }
 
 impl<T: Scalar> Kept<T> {
@@ -301,29 +342,27 @@ impl<T: Scalar> Kept<T> {
         request: Request,
         degrees: &[AtomicU64],
     ) -> Option<Self> {
-        use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-        let workers = execution.executor.workers();
         let arenas: Vec<Mutex<Arena<T>>> =
-            (0..workers).map(|_| Mutex::new(Arena::default())).collect();
-        let most = execution.spare as usize / (4 + size_of::<T>() * usize::from(request.distances));
-        let pairs = AtomicUsize::new(0);
+            (0..execution.executor.workers()).map(|_| Mutex::new(Arena::new())).collect();
+        let most = execution.spare / (4 + size_of::<T>() as u64 * u64::from(request.distances));
+        let pairs = AtomicU64::new(0);
+        let too_many = AtomicBool::new(false);
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
-            let before = arena.ids.len();
-            arena.keep(rows, degrees);
-            let found = arena.ids.len() - before;
-            if pairs.fetch_add(found, Relaxed) + found > most {
+            let found = rows.neighbors.iter().map(|row| row.len() as u64).sum::<u64>();
+            let in_all = pairs.fetch_add(found, Relaxed) + found;
+            if in_all > most || arena.keep(rows, degrees).is_err() {
+                too_many.store(true, Relaxed);
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
         execution.stats.record(work);
-        if pairs.into_inner() > most {
+        if too_many.into_inner() {
             return None;
         }
-        let arenas =
-            arenas.into_iter().map(|arena| arena.into_inner().unwrap_or_else(|e| e.into_inner()));
-        Some(Kept::Rows(arenas.collect()))
+        let open = |arena: Mutex<Arena<T>>| arena.into_inner().unwrap_or_else(|e| e.into_inner());
+        Some(Kept::Rows(arenas.into_iter().map(open).collect()))
     }
 
     /// Puts every row in its place.
@@ -353,28 +392,31 @@ impl<T: Scalar> Kept<T> {
 }
 
 impl<T: Scalar> Arena<T> {
-    fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) {
-        use core::sync::atomic::Ordering::Relaxed;
+    fn new() -> Self {
+        Arena { rows: Vec::new(), ids: Chunks::new(), distances: Chunks::new() }
+    }
+
+    fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) -> Result<()> {
         for (at, &query) in rows.queries.iter().enumerate() {
             let row = &rows.neighbors[at];
             degrees[query as usize].store(row.len() as u64, Relaxed);
-            self.queries.push(query);
-            self.lengths.push(row.len() as u32);
-            self.ids.extend_from_slice(row);
+            self.rows.push((query, row.len() as u32));
+            self.ids.append(row)?;
             if let Some(distances) = rows.distances.get(at) {
-                self.distances.extend_from_slice(distances);
+                self.distances.append(distances)?;
             }
         }
+        Ok(())
     }
 
     fn place(&self, place: &Place<'_, T>) {
-        let mut start = 0;
-        for (&query, &length) in self.queries.iter().zip(&self.lengths) {
-            let end = start + length as usize;
-            let distances = self.distances.get(start..end).filter(|_| place.distances.is_some());
-            place.row(place.range(query), &self.ids[start..end], distances);
-            start = end;
+        let lengths = || self.rows.iter().map(|&(_, length)| length as usize);
+        let mut distances = place.distances.is_some().then(|| self.distances.rows(lengths()));
+        for (&(query, _), ids) in self.rows.iter().zip(self.ids.rows(lengths())) {
+            let distances = distances.as_mut().and_then(Iterator::next);
+            place.row(place.range(query), ids, distances);
         }
+        place.ids.finish();
     }
 }
 
@@ -396,11 +438,14 @@ impl<T: Scalar> Place<'_, T> {
         // Queries are neighbours in space and far apart in memory: ask for all their
         // places at once, so that the cache misses overlap.
         const AT_ONCE: usize = 16;
+        const LINES: usize = 4;
         let mut ranges = [(0, 0); AT_ONCE];
         for (batch, queries) in rows.queries.chunks(AT_ONCE).enumerate() {
             for (range, &query) in ranges.iter_mut().zip(queries) {
                 *range = self.range(query);
-                self.ids.prefetch(range.0);
+                for line in (range.0..range.1.min(range.0 + 16 * LINES)).step_by(16) {
+                    self.ids.prefetch(line);
+                }
             }
             for (at, &range) in ranges.iter().enumerate().take(queries.len()) {
                 let at = batch * AT_ONCE + at;
@@ -408,6 +453,7 @@ impl<T: Scalar> Place<'_, T> {
                 self.row(range, &rows.neighbors[at], distances);
             }
         }
+        self.ids.finish();
     }
 
     #[allow(unsafe_code)]

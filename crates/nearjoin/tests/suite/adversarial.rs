@@ -55,29 +55,25 @@ fn assert_degrees<T: Scalar>(
     }
 }
 
-fn equal_points<T: Scalar>(eps: f64) {
-    const N: u64 = 200_000;
-    let data = vec![T::from_f64(0.3); N as usize * 2];
+fn equal_points<T: Scalar>(n: u64, strategies: &[Strategy], eps: f64) {
+    let data = vec![T::from_f64(0.3); n as usize * 2];
     let points = Points::new(&data, 2).unwrap();
     for metric in [Metric::L2, Metric::L1] {
-        assert_count(&INDEXED, &points, eps, metric, N * (N - 1));
+        assert_count(strategies, &points, eps, metric, n * (n - 1));
     }
 }
 
 #[test]
-fn equal_points_zero_epsilon_f32() {
-    equal_points::<f32>(0.0);
-}
-
-#[test]
-fn equal_points_zero_epsilon_f64() {
-    equal_points::<f64>(0.0);
+fn equal_points_zero_epsilon() {
+    equal_points::<f32>(50_000, &INDEXED, 0.0);
+    equal_points::<f64>(50_000, &INDEXED, 0.0);
+    equal_points::<f32>(200_000, &[Strategy::Auto], 0.0);
 }
 
 #[test]
 fn equal_points_wide_epsilon() {
-    equal_points::<f32>(1.0);
-    equal_points::<f64>(1.0);
+    equal_points::<f32>(200_000, &INDEXED, 1.0);
+    equal_points::<f64>(200_000, &INDEXED, 1.0);
 }
 
 /// Steps of (1, 2, 2), of length 3: all exact, and all on one diagonal.

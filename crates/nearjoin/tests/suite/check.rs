@@ -143,6 +143,9 @@ impl<'a, T: Scalar> Case<'a, T> {
         let plan = self.plan(&|join| join.strategy(strategy)).expect(&context);
         assert!(plan.strategy() != Strategy::Auto, "{context}: the plan has not decided");
         assert!(strategy == Strategy::Auto || plan.strategy() == strategy, "{context}");
+        let explained = plan.to_string().contains(&format!("strategy {}", plan.strategy()));
+        assert!(explained, "{context}: the plan does not name its strategy");
+        assert!(plan.estimated_pairs() >= 0.0, "{context}: {} pairs", plan.estimated_pairs());
         check_csr(&plan, expected, &context);
         check_csr_into(&plan, expected, &context);
         check_degrees(&plan, expected, &context);
@@ -275,4 +278,10 @@ fn check_pairs<T: Scalar>(
     let triples = left.into_iter().zip(right).zip(&distances);
     let triples: Vec<_> = triples.map(|((l, r), d)| (l, r, bits(d))).collect();
     assert_eq!(triples, expected, "{context}: sorted pairs with distances");
+}
+
+/// Runs joins without threads to wake, which takes longer than a small join itself.
+pub(crate) fn on_one_thread(joins: impl FnOnce() + Send) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    pool.expect("one thread can be started").install(joins);
 }

@@ -4,7 +4,7 @@ use nearjoin::{
     EpsJoin, Metric, Points, PointsBuf, Scalar, Strategy, count_pairs, eps_join, eps_join_between,
 };
 
-use crate::check::{Answer, Case};
+use crate::check::{Answer, Case, on_one_thread};
 use crate::data::Data;
 
 /// Dimensions with a kernel of their own, and the first without.
@@ -20,12 +20,6 @@ fn distribution<T: Scalar>(data: Data) {
             false => on_one_thread(|| matrix::<T>(data, dim, points)),
         }
     }
-}
-
-/// Runs joins without threads to wake, which takes longer than a small join itself.
-fn on_one_thread(joins: impl FnOnce() + Send) {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    pool.expect("one thread can be started").install(joins);
 }
 
 /// All metrics of one distribution in one dimension.
@@ -84,6 +78,8 @@ distributions! {
     empty: Empty,
     huge_offset: HugeOffset,
     dense_ball: DenseBall,
+    near_miss: NearMiss,
+    sphere: Sphere,
 }
 
 /// Both types of a check that is generic over them and has small joins only.

@@ -14,6 +14,9 @@ pub(crate) const SPACING: f64 = 0.25;
 /// little nearer or farther than that.
 pub(crate) const ROUGH_SPACING: f64 = 0.1;
 
+/// The distance of partners in [`Data::NearMiss`].
+const NEAR: f64 = 0.01;
+
 /// A distribution of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
@@ -39,6 +42,12 @@ pub(crate) enum Data {
     HugeOffset,
     /// Nearly all points in one small ball; the others far away.
     DenseBall,
+    /// Points scattered widely, each with a partner at a distance just below or above
+    /// [`NEAR`], by anything between an eighth and a rounding: hard for filters.
+    NearMiss,
+    /// A point at 0 and many at distance 1 from it, give or take a rounding: only the
+    /// arithmetic of the contract tells which of them are within 1.
+    Sphere,
 }
 
 impl Data {
@@ -64,6 +73,8 @@ impl Data {
                 rows(n, || many(dim, || 1e9 + rng.random_range(0.0..span)))
             }
             Data::DenseBall => dense_ball(n, dim, rng),
+            Data::NearMiss => near_miss(n, dim, rng),
+            Data::Sphere => sphere(n, dim, rng),
         };
         // Input order must not help: lattices come in index order otherwise.
         rows.shuffle(rng);
@@ -81,7 +92,8 @@ impl Data {
         match self {
             Data::Lattice => SPACING,
             Data::RoughLattice => ROUGH_SPACING,
-            Data::Duplicates | Data::OnePoint | Data::Empty => 1.0,
+            Data::NearMiss => NEAR,
+            Data::Duplicates | Data::OnePoint | Data::Empty | Data::Sphere => 1.0,
             _ => near_quantile(left, right, metric, 0.04),
         }
     }
@@ -135,6 +147,34 @@ fn dense_ball(n: usize, dim: usize, rng: &mut StdRng) -> Vec<Vec<f64>> {
         many(dim, || 17.0 + 1e-3 * Distribution::<f64>::sample(&StandardNormal, rng))
     };
     (0..n).map(row).collect()
+}
+
+/// A vector of length 1 in one of the metrics, the `i`-th in turn.
+fn direction(i: usize, dim: usize, rng: &mut StdRng) -> Vec<f64> {
+    let vector = many(dim, || rng.sample(StandardNormal));
+    let length = distance(&vector, &vec![0.0; dim], Metric::ALL[i % Metric::ALL.len()]);
+    vector.into_iter().map(|x| x / length).collect()
+}
+
+fn near_miss(n: usize, dim: usize, rng: &mut StdRng) -> Vec<Vec<f64>> {
+    // Both sides of a join have the same points, with partners of their own.
+    let mut places = StdRng::seed_from_u64(99);
+    let mut rows = Vec::new();
+    for i in 0..n.div_ceil(2) {
+        let place = many(dim, || places.random_range(0.0..100.0));
+        let off = 0.5f64.powi(rng.random_range(3..53)) * if rng.random() { 1.0 } else { -1.0 };
+        let towards = direction(i, dim, rng);
+        let partner = place.iter().zip(towards).map(|(x, d)| x + d * NEAR * (1.0 + off));
+        rows.push(partner.collect());
+        rows.push(place);
+    }
+    rows
+}
+
+fn sphere(n: usize, dim: usize, rng: &mut StdRng) -> Vec<Vec<f64>> {
+    let mut rows: Vec<Vec<f64>> = (1..n).map(|i| direction(i, dim, rng)).collect();
+    rows.push(vec![0.0; dim]);
+    rows
 }
 
 /// About the distance below which `fraction` of the pairs of different points lie. It

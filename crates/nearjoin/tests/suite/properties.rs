@@ -163,8 +163,9 @@ fn transposed<T: Scalar>(csr: &Csr<T>, rows: usize) -> Vec<(u32, u32, u64)> {
     turned
 }
 
+/// 256 cases a property; `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
 macro_rules! properties {

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use nearjoin::sink::{Count, CsrSink};
 use nearjoin::{EpsJoin, Metric, Points, Scalar, SimdLevel, Strategy};
 
-use crate::check::{Answer, Case};
+use crate::check::{Answer, Case, on_one_thread};
 use crate::child::{Child, said, say};
 use crate::data::Data;
 
@@ -25,11 +25,20 @@ fn digest(answer: &Answer) -> String {
 
 /// Hands over joins that exercise every kernel, near and at ε.
 fn for_each_case<T: Scalar>(mut visit: impl FnMut(&Case<'_, T>)) {
-    let all = [Data::Uniform, Data::RoughLattice, Data::Lattice, Data::Clustered, Data::HugeOffset];
+    let all = [
+        Data::Uniform,
+        Data::Lattice,
+        Data::RoughLattice,
+        Data::Clustered,
+        Data::HugeOffset,
+        Data::NearMiss,
+        Data::Sphere,
+    ];
     for data in all {
         for dim in [1, 2, 3, 4, 5, 6, 7, 8, 9, 40] {
-            let left = data.points::<T>(250, dim, 11);
-            let right = data.points::<T>(170, dim, 12);
+            let points = if dim <= 3 { 300 } else { 120 };
+            let left = data.points::<T>(points, dim, 11);
+            let right = data.points::<T>(points * 2 / 3, dim, 12);
             let (left, right) = (left.as_points(), right.as_points());
             let name = format!("{data:?} {} {dim}-D", T::NAME);
             for metric in Metric::ALL {
@@ -68,8 +77,10 @@ fn print_digests() {
     let points = Points::new(&[0.0f32], 1).unwrap();
     let level = EpsJoin::new(1.0).plan_self(&points).unwrap().simd();
     say(&level.to_string());
-    for_each_case::<f32>(found);
-    for_each_case::<f64>(found);
+    on_one_thread(|| {
+        for_each_case::<f32>(found);
+        for_each_case::<f64>(found);
+    });
 }
 
 #[test]

@@ -55,6 +55,14 @@ enum Cover {
     Unicomp,
 }
 
+/// One pass over all queries.
+#[derive(Clone, Copy)]
+struct Pass {
+    cover: Cover,
+    /// Whether counts will do.
+    counting: bool,
+}
+
 /// What is done with each block of queries.
 type Action<'a, T> = dyn Fn(&mut Worker<T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
 
@@ -99,13 +107,13 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// Runs `action` on every block of queries, on all threads.
-    fn work(&self, cover: Cover, action: &Action<'_, T>) -> Work {
+    fn work(&self, pass: Pass, action: &Action<'_, T>) -> Work {
         let queue = Queue::new(self.queries().len(), self.unit);
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
             while let Some(unit) = queue.take() {
-                if self.visit_unit(&mut worker, &mut recursion, unit, cover, action).is_break() {
+                if self.visit_unit(&mut worker, &mut recursion, unit, pass, action).is_break() {
                     queue.close();
                 }
             }
@@ -123,7 +131,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         worker: &mut Worker<T>,
         recursion: &mut ego::Recursion,
         unit: Run,
-        cover: Cover,
+        Pass { cover, counting }: Pass,
         action: &Action<'_, T>,
     ) -> ControlFlow<()> {
         let queries = self.queries();
@@ -147,13 +155,10 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                     unreachable!("the recursive join has boxes")
                 };
                 let prune = Prune::new(self.kernels, &self.threshold, self.right.dim());
-                let join = ego::Join { queries, right, prune: &prune };
+                let behind = cover == Cover::Behind;
+                let join = ego::Join { queries, right, prune: &prune, behind, counting };
                 join.run(unit, recursion, &mut |block, bound, candidates| {
                     core::mem::swap(&mut worker.candidates, candidates);
-                    if cover == Cover::Behind {
-                        keep_behind(&mut worker.candidates.take, block.end);
-                        keep_behind(&mut worker.candidates.test, block.end);
-                    }
                     let flow = action(worker, block, bound);
                     core::mem::swap(&mut worker.candidates, candidates);
                     flow
@@ -214,7 +219,8 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             scanner.matches.counts.fill(0);
         }
         scanner.scan(self, &candidates.test, Mode::Count);
-        let taken: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
+        let listed: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
+        let taken = listed + candidates.taken;
         work.taken += taken * block.len() as u64;
         let counts = &mut scanner.matches.counts;
         counts.iter_mut().for_each(|count| *count += taken);
@@ -295,7 +301,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
 impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
     fn count(&self) -> Work {
         let cover = if self.is_self() { self.once() } else { Cover::Full };
-        let mut total = self.work(cover, &|worker, block, bound| {
+        let mut total = self.work(Pass { cover, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, cover);
             ControlFlow::Continue(())
         });
@@ -312,7 +318,7 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Work {
         let own = u64::from(self.excludes_self());
-        self.work(Cover::Full, &|worker, block, bound| {
+        self.work(Pass { cover: Cover::Full, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
             worker.work.pairs -= own * block.len() as u64;
             let ids = &self.queries().ids()[block.start as usize..block.end as usize];
@@ -325,7 +331,7 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work {
         let cover = if request.once { self.once() } else { Cover::Full };
-        self.work(cover, &|worker, block, bound| {
+        self.work(Pass { cover, counting: false }, &|worker, block, bound| {
             self.fill_block(worker, &block, bound, cover, request);
             let queries = &self.queries().ids()[block.start as usize..block.end as usize];
             let neighbors = &worker.scanner.matches.rows[..queries.len()];

@@ -96,12 +96,13 @@ impl<T: Scalar> Band<T> {
 
 /// Decides `f64` pairs in `f32` lanes, over coordinates relative to the block.
 ///
-/// Let `s` bound every relative coordinate. Rounding one to `f32` errs by at most
-/// `s·2⁻²⁴`, subtracting two of them by `2s·2⁻²⁴` more: each difference is off by at most
-/// `s·2⁻²²`. By the triangle inequality the vector of differences is off by at most the
-/// norm of that error, `E`, whatever the metric. So a pair whose computed distance is
-/// above `ε + E` cannot match and one at most `ε − E` must; `relative` covers the rounding
-/// of the accumulation itself, and that of the `f64` arithmetic that would have decided.
+/// Let `s` bound every relative coordinate. Rounding one to `f32` errs by at most `s·2⁻²⁴`,
+/// so the difference of two is off by at most `s·2⁻²³`. By the triangle inequality the
+/// vector of differences is off by at most the norm of that error, `E`, whatever the
+/// metric. So a pair whose computed distance is above `ε + E` cannot match and one at most
+/// `ε − E` must. `relative` covers what errs in proportion to the distance itself: the
+/// subtraction and the accumulation in `f32`, and the `f64` arithmetic that would have
+/// decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter {
     metric: Metric,
@@ -124,17 +125,20 @@ impl Filter {
         let filter = Filter {
             metric: threshold.metric,
             eps,
-            error: 4.25 * unit * norm_of_ones,
-            relative: (4 * dim + 16) as f64 * unit,
+            error: 2.01 * unit * norm_of_ones,
+            relative: (4 * dim + 24) as f64 * unit,
         };
         (1e-12..1e12).contains(&eps).then_some(filter)
     }
 
-    /// The band for coordinates up to `spread`, if it is so narrow that hardly a pair
-    /// falls into it.
-    pub(crate) fn narrow_band(&self, spread: f64) -> Option<Band<f32>> {
+    /// The band for coordinates up to `spread`, if it is so narrow that hardly any of the
+    /// `neighbors` that a query is expected to have fall into it.
+    ///
+    /// A pair in the band costs two visits to the input, hundreds of times a test.
+    pub(crate) fn narrow_band(&self, spread: f64, neighbors: f64) -> Option<Band<f32>> {
         let spread = (spread * (1.0 + 1e-6)) as f32;
-        self.band(spread).filter(|_| self.error * f64::from(spread) <= self.eps / 512.0)
+        let relative = self.error * f64::from(spread) / self.eps;
+        self.band(spread).filter(|_| relative < 1.0 / 512.0 && relative * neighbors < 0.04)
     }
 
     /// The band for coordinates up to `spread`, unless it is too wide to be of use.

@@ -33,41 +33,58 @@ unsafe fn accumulate<V: Vector, N: Norm, const D: usize, const Q: usize>(
     }
 }
 
-/// The lanes that surely match, for each of `Q` queries. Those too close to ε to tell are
-/// noted in `open`, which has room for one note per query and vector.
+/// The lanes that surely match, for each of `Q` queries; None where no query matches any.
+/// Those too close to ε to tell are noted in `open`, which has room for one note per query
+/// and vector. Where matches are `RARE` a branch skips vectors without one; elsewhere it
+/// would be mispredicted too often.
 ///
 /// Nothing is called here: a call, however rare, would push every register of the loop to
 /// the stack.
 #[inline(always)]
-unsafe fn decide<V: Vector, const EXACT: bool, const Q: usize>(
+unsafe fn decide<V: Vector, const EXACT: bool, const RARE: bool, const Q: usize>(
     acc: [V; Q],
     sure: V,
     maybe: V,
     query: usize,
     base: usize,
     open: &mut *mut Open,
-) -> [u32; Q] {
+) -> Option<[u32; Q]> {
     // SAFETY: the caller promises the instruction set and the room.
     unsafe {
         let mut masks = [0; Q];
-        let mut undecided = [0; Q];
         let mut any = 0;
         for b in 0..Q {
-            masks[b] = acc[b].le(sure);
-            if !EXACT {
-                undecided[b] = acc[b].le(maybe) ^ masks[b];
-                any |= undecided[b];
-            }
+            masks[b] = acc[b].le(maybe);
+            any |= masks[b];
         }
-        if !EXACT && any != 0 {
+        if RARE && any == 0 {
+            return None;
+        }
+        if !EXACT {
+            let mut undecided = [0; Q];
+            let mut any = 0;
             for b in 0..Q {
-                let (query, base) = ((query + b) as u32, base as u32);
-                open.write(Open { query, base, lanes: undecided[b] });
-                *open = open.add(usize::from(undecided[b] != 0));
+                let surely = acc[b].le(sure);
+                undecided[b] = masks[b] ^ surely;
+                any |= undecided[b];
+                masks[b] = surely;
+            }
+            if any != 0 {
+                for b in 0..Q {
+                    let (query, base) = ((query + b) as u32, base as u32);
+                    open.write(Open { query, base, lanes: undecided[b] });
+                    *open = open.add(usize::from(undecided[b] != 0));
+                }
             }
         }
-        masks
+        Some(masks)
     }
+}
+
+/// Whether few candidates match: the volume of a ball beside that of the cells around it
+/// shrinks quickly with the dimension. 0 stands for more than eight.
+const fn rare(dim: usize) -> bool {
+    dim == 0 || dim >= 5
 }
 
 /// Runs `body` over the queries of a job, some at a time, with a place for open notes.
@@ -136,9 +153,15 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
         let mut base = 0;
         while base < job.len {
             let acc = accumulate::<V, N, D, Q>(job, query, base);
-            let masks = decide::<V, EXACT, Q>(acc, sure, maybe, query, base, open);
-            for b in 0..Q {
-                hits[b] += masks[b].count_ones();
+            let masks = if rare(D) {
+                decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
+            } else {
+                decide::<V, EXACT, false, Q>(acc, sure, maybe, query, base, open)
+            };
+            if let Some(masks) = masks {
+                for b in 0..Q {
+                    hits[b] += masks[b].count_ones();
+                }
             }
             base += V::LANES;
         }
@@ -202,12 +225,18 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
         let mut base = 0;
         while base < job.len {
             let acc = accumulate::<V, N, D, Q>(job, query, base);
-            let masks = decide::<V, EXACT, Q>(acc, sure, maybe, query, base, open);
-            let labels = V::load_labels(job.labels.as_ptr().add(base));
-            for b in 0..Q {
-                let mask = masks[b] & V::labels_ne(labels, self_label[b]);
-                V::compress(labels, mask, to[b]);
-                to[b] = to[b].add(mask.count_ones() as usize);
+            let masks = if rare(D) {
+                decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
+            } else {
+                decide::<V, EXACT, false, Q>(acc, sure, maybe, query, base, open)
+            };
+            if let Some(masks) = masks {
+                let labels = V::load_labels(job.labels.as_ptr().add(base));
+                for b in 0..Q {
+                    let mask = masks[b] & V::labels_ne(labels, self_label[b]);
+                    V::compress(labels, mask, to[b]);
+                    to[b] = to[b].add(mask.count_ones() as usize);
+                }
             }
             base += V::LANES;
         }
