@@ -110,9 +110,16 @@ fn extents<R: Iterator<Item = f64>>(
 /// How a key is made of coordinates. Keys only order the points: the join relies on
 /// boxes, so no rounding here can lose a pair.
 struct Scale {
-    /// Origin, cells per unit and the bits of the cell number, per dimension.
-    cells: Vec<(f64, f64, u32)>,
+    cells: Vec<Cells>,
     curve_bits: u32,
+}
+
+/// The cells of one dimension.
+struct Cells {
+    origin: f64,
+    per_unit: f64,
+    bits: u32,
+    last: u64,
 }
 
 impl Scale {
@@ -134,29 +141,34 @@ impl Scale {
                 0.0
             };
             left -= bits;
-            cells.push((lo, per_unit, bits));
+            let last = ((extent * per_unit) as u64).min((1 << bits) - 1);
+            cells.push(Cells { origin: lo, per_unit, bits, last });
         }
         let dims = cells.len().clamp(1, CURVE_DIMS) as u32;
-        let used: u32 = cells.iter().map(|c| c.2).sum();
+        let used: u32 = cells.iter().map(|c| c.bits).sum();
         Scale { cells, curve_bits: ((bits - used) / dims).min(16) }
     }
 
     /// Whether all points are the same to these keys.
     fn is_point(&self) -> bool {
-        self.cells.iter().all(|&(_, per_unit, _)| per_unit == 0.0)
+        self.cells.iter().all(|cells| cells.per_unit == 0.0)
     }
 
+    /// Cells in the order of an ox that ploughs: every other row backwards, so that points
+    /// at the end of one row and the start of the next are neighbours in space too.
     fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
         let mut key = 0u64;
         let mut within = [0u32; CURVE_DIMS];
-        for (at, (&(lo, per_unit, bits), x)) in self.cells.iter().zip(coordinates).enumerate() {
-            let place = (x - lo) * per_unit;
-            let cell = (place as u64).min((1 << bits) - 1);
-            key = key << bits | cell;
+        let mut backwards = false;
+        let steps = f64::from(1u32 << self.curve_bits);
+        for (at, (cells, x)) in self.cells.iter().zip(coordinates).enumerate() {
+            let place = (x - cells.origin) * cells.per_unit;
+            let cell = (place as u64).min(cells.last);
             if let Some(within) = within.get_mut(at) {
-                let steps = f64::from(1u32 << self.curve_bits);
                 *within = (((place - cell as f64) * steps) as u32).min((1 << self.curve_bits) - 1);
             }
+            key = key << cells.bits | if backwards { cells.last - cell } else { cell };
+            backwards ^= cell % 2 == 1;
         }
         let dims = self.cells.len().min(CURVE_DIMS);
         let curve = dims as u32 * self.curve_bits;

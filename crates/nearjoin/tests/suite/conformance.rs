@@ -80,6 +80,7 @@ distributions! {
     dense_ball: DenseBall,
     near_miss: NearMiss,
     sphere: Sphere,
+    piles: Piles,
 }
 
 /// Both types of a check that is generic over them and has small joins only.
@@ -114,7 +115,7 @@ both_types! {
 mod types {
     use super::*;
 
-    const SOME: [Data; 4] = [Data::Uniform, Data::Lattice, Data::Clustered, Data::DenseBall];
+    const SOME: [Data; 4] = [Data::Uniform, Data::Lattice, Data::Clustered, Data::Sphere];
 
     pub(super) fn many_dimensions<T: Scalar>() {
         for data in SOME {

@@ -48,10 +48,13 @@ pub(crate) enum Data {
     /// A point at 0 and many at distance 1 from it, give or take a rounding: only the
     /// arithmetic of the contract tells which of them are within 1.
     Sphere,
+    /// A few points as in [`Data::Sphere`], each many times: boxes around equal points
+    /// are as far apart as the points, and must not be taken or skipped for rounding.
+    Piles,
 }
 
 impl Data {
-    /// `n` points; one or none where the distribution says so.
+    /// About `n` points; one or none where the distribution says so.
     pub(crate) fn points<T: Scalar>(self, n: usize, dim: usize, seed: u64) -> PointsBuf<T> {
         let mut rng = StdRng::seed_from_u64(seed ^ (dim as u64) << 32);
         let rng = &mut rng;
@@ -75,6 +78,10 @@ impl Data {
             Data::DenseBall => dense_ball(n, dim, rng),
             Data::NearMiss => near_miss(n, dim, rng),
             Data::Sphere => sphere(n, dim, rng),
+            Data::Piles => {
+                let (places, copies) = (sphere(n.div_ceil(32), dim, rng), 32);
+                places.iter().flat_map(|place| vec![place.clone(); copies]).collect()
+            }
         };
         // Input order must not help: lattices come in index order otherwise.
         rows.shuffle(rng);
@@ -93,7 +100,7 @@ impl Data {
             Data::Lattice => SPACING,
             Data::RoughLattice => ROUGH_SPACING,
             Data::NearMiss => NEAR,
-            Data::Duplicates | Data::OnePoint | Data::Empty | Data::Sphere => 1.0,
+            Data::Duplicates | Data::OnePoint | Data::Empty | Data::Sphere | Data::Piles => 1.0,
             _ => near_quantile(left, right, metric, 0.04),
         }
     }

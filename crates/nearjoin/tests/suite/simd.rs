@@ -33,9 +33,10 @@ fn for_each_case<T: Scalar>(mut visit: impl FnMut(&Case<'_, T>)) {
         Data::HugeOffset,
         Data::NearMiss,
         Data::Sphere,
+        Data::Piles,
     ];
     for data in all {
-        for dim in [1, 2, 3, 4, 5, 6, 7, 8, 9, 40] {
+        for dim in [1, 2, 3, 4, 5, 6, 7, 8, 9, 300] {
             let points = if dim <= 3 { 300 } else { 120 };
             let left = data.points::<T>(points, dim, 11);
             let right = data.points::<T>(points * 2 / 3, dim, 12);

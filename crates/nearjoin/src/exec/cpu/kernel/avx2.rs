@@ -85,6 +85,10 @@ impl Vector for F32x8 {
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(self.0, other.0)) as u32 }
     }
     #[inline(always)]
+    unsafe fn popcount(mask: u32) -> u32 {
+        super::vector::popcnt(mask)
+    }
+    #[inline(always)]
     unsafe fn splat_label(label: u32) -> __m256i {
         // SAFETY: as above.
         unsafe { _mm256_set1_epi32(label as i32) }
@@ -154,6 +158,10 @@ impl Vector for F64x4 {
     unsafe fn le(self, other: Self) -> u32 {
         // SAFETY: as above.
         unsafe { _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LE_OQ>(self.0, other.0)) as u32 }
+    }
+    #[inline(always)]
+    unsafe fn popcount(mask: u32) -> u32 {
+        super::vector::popcnt(mask)
     }
     #[inline(always)]
     unsafe fn splat_label(label: u32) -> __m128i {

@@ -68,6 +68,10 @@ impl Vector for F32x16 {
         unsafe { _mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, other.0) as u32 }
     }
     #[inline(always)]
+    unsafe fn popcount(mask: u32) -> u32 {
+        super::vector::popcnt(mask)
+    }
+    #[inline(always)]
     unsafe fn splat_label(label: u32) -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_set1_epi32(label as i32) }
@@ -136,6 +140,10 @@ impl Vector for F64x8 {
     unsafe fn le(self, other: Self) -> u32 {
         // SAFETY: as above.
         unsafe { _mm512_cmp_pd_mask::<_CMP_LE_OQ>(self.0, other.0) as u32 }
+    }
+    #[inline(always)]
+    unsafe fn popcount(mask: u32) -> u32 {
+        super::vector::popcnt(mask)
     }
     #[inline(always)]
     unsafe fn splat_label(label: u32) -> __m256i {

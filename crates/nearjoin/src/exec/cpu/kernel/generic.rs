@@ -160,7 +160,7 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
             };
             if let Some(masks) = masks {
                 for b in 0..Q {
-                    hits[b] += masks[b].count_ones();
+                    hits[b] += V::popcount(masks[b]);
                 }
             }
             base += V::LANES;
@@ -235,7 +235,7 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
                 for b in 0..Q {
                     let mask = masks[b] & V::labels_ne(labels, self_label[b]);
                     V::compress(labels, mask, to[b]);
-                    to[b] = to[b].add(mask.count_ones() as usize);
+                    to[b] = to[b].add(V::popcount(mask) as usize);
                 }
             }
             base += V::LANES;
@@ -372,8 +372,15 @@ pub(super) fn distances<T: Scalar>(
 ) {
     let dim = query.len();
     out.clear();
-    out.extend(ids.iter().map(|&id| {
+    out.reserve(ids.len());
+    // Plain loops: the body of a closure is compiled without the instruction set of the
+    // function around it, and there `mul_add` is a library call.
+    for &id in ids {
         let row = &data[id as usize * dim..][..dim];
-        query.iter().zip(row).fold(T::ZERO, |acc, (&x, &y)| Threshold::step(metric, acc, x, y))
-    }));
+        let mut acc = T::ZERO;
+        for j in 0..dim {
+            acc = Threshold::step(metric, acc, query[j], row[j]);
+        }
+        out.push(acc);
+    }
 }

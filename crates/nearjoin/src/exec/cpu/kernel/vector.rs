@@ -29,12 +29,39 @@ pub(super) trait Vector: Copy {
     /// Lanes in which `self ≤ other`; false where either is NaN.
     unsafe fn le(self, other: Self) -> u32;
 
+    /// The number of lanes in a mask.
+    #[inline(always)]
+    unsafe fn popcount(mask: u32) -> u32 {
+        mask.count_ones()
+    }
+
     unsafe fn splat_label(label: u32) -> Self::Labels;
     unsafe fn load_labels(from: *const u32) -> Self::Labels;
     unsafe fn labels_ne(a: Self::Labels, b: Self::Labels) -> u32;
     /// Writes the labels of the lanes in `mask`, packed, to `to`. May write up to
     /// `LANES` elements, whatever the mask.
     unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
+}
+
+/// The `popcnt` instruction. Left to itself the compiler gathers the counts of several
+/// masks into a vector and counts there, by table and shuffle, which takes several times
+/// as long as the whole loop around it.
+///
+/// The processor must have the instruction, as every one with AVX2 does.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn popcnt(mask: u32) -> u32 {
+    let count: u32;
+    // SAFETY: the instruction reads and writes registers only.
+    unsafe {
+        core::arch::asm!(
+            "popcnt {count:e}, {mask:e}",
+            count = lateout(reg) count,
+            mask = in(reg) mask,
+            options(pure, nomem, nostack)
+        );
+    }
+    count
 }
 
 /// One step of a metric, over lanes.
