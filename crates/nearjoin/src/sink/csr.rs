@@ -315,8 +315,8 @@ impl<T: Scalar> Kept<T> {
         request: Request,
         offsets: &mut [u64],
     ) -> Result<Self> {
-        let expected = execution.expected_pairs * 1.25;
-        let bytes = result_bytes::<T>(0, expected as u64, request) + 8 * execution.queries as u64;
+        // If the estimate is too low, the rows kept so far are lost; it seldom is by much.
+        let bytes = result_bytes::<T>(0, execution.expected_pairs as u64, request);
         let degrees = as_atomic(&mut offsets[1..]);
         let kept =
             if bytes <= execution.spare { Self::keep(execution, request, degrees) } else { None };
