@@ -60,7 +60,6 @@ fn join(title: &str, data: &[f64], eps: f64) -> Result<()> {
         ControlFlow::Continue(())
     });
     plan.run(&mut callback)?;
-    drop(callback);
     let (neighbors, query) = most;
     println!("callback: {blocks} blocks; point {query} has the most neighbours, {neighbors}\n");
     assert_eq!(pairs, csr.pairs());

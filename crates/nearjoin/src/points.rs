@@ -38,7 +38,7 @@ impl<'a, T: Scalar> Points<'a, T> {
         if dimension == 0 || dimension > MAX_DIMENSION {
             return Err(Error::Dimension { dimension });
         }
-        if data.len() % dimension != 0 {
+        if !data.len().is_multiple_of(dimension) {
             return Err(Error::Length { length: data.len(), dimension });
         }
         let points = data.len() / dimension;

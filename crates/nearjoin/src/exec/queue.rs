@@ -29,7 +29,7 @@ impl Queue {
         // wrapping, and each thread adds to it only once more.
         let start = self.next.fetch_add(self.unit, Relaxed);
         let end = self.len.min(start.saturating_add(self.unit));
-        (start < self.len).then(|| start as u32..end as u32)
+        (start < self.len).then_some(start as u32..end as u32)
     }
 
     /// Hands out nothing more.

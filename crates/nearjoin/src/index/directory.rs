@@ -82,12 +82,12 @@ impl<T: Scalar> Directory<T> {
     pub(crate) fn new(shape: Shape, points: Points<'_, T>, ids: &[u32]) -> Self {
         let mut levels: Vec<Vec<Part<T>>> = Vec::new();
         for &j in &shape.dims {
-            let above: Vec<Run> = match levels.last() {
-                Some(parts) => parts.iter().map(|part| part.run.clone()).collect(),
-                None => vec![0..ids.len() as u32],
+            let runs: Vec<Run> = match levels.last() {
+                None => cuts(0..ids.len() as u32, shape.fanout).collect(),
+                Some(above) => {
+                    above.iter().flat_map(|part| cuts(part.run.clone(), shape.fanout)).collect()
+                }
             };
-            let runs: Vec<Run> =
-                above.into_iter().flat_map(|run| cuts(run, shape.fanout)).collect();
             let parts = runs.into_par_iter().map(|run| {
                 let (mut lo, mut hi) = (T::INFINITY, T::NEG_INFINITY);
                 for &id in &ids[run.start as usize..run.end as usize] {

@@ -347,7 +347,7 @@ impl Search<'_> {
             let cell = window.first + (at - window.gaps.0) as u64;
             let mut decided = decided;
             if !decided && cell != window.own {
-                if window.own % 2 == 0 {
+                if window.own.is_multiple_of(2) {
                     continue;
                 }
                 decided = true;

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn keyed_sort_breaks_ties_by_row() {
         let mut keyed: Vec<Keyed> =
-            (0..500u32).rev().map(|id| Keyed { key: u64::from(id) / 100 << 40, id }).collect();
+            (0..500u32).rev().map(|id| Keyed { key: (u64::from(id) / 100) << 40, id }).collect();
         sort_keyed(&mut keyed);
         assert!(keyed.windows(2).all(|w| w[0].id < w[1].id));
     }

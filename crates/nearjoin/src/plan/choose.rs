@@ -136,6 +136,7 @@ fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
         return Axis::new(j, if lo.is_finite() { lo } else { 0.0 }, f64::MAX, 1);
     }
     let width = width.max(extent / most as f64 * MARGIN);
-    let cells = ((extent / width).floor() as u64 + 1).min(most);
+    // The quotient may be infinite, where a subnormal extent is cut.
+    let cells = (extent / width).min((most - 1) as f64) as u64 + 1;
     Axis::new(j, lo, width, cells)
 }

@@ -48,11 +48,11 @@ pub(crate) fn neighbors(summary: &Summary) -> f64 {
 fn ball(metric: Metric, dim: f64) -> f64 {
     // V(d) = V(d − 2) · 2π/d for L2, 2ᵈ/d! for L1, 2ᵈ for L∞.
     let mut volume = match metric {
-        Metric::L2 if dim as u64 % 2 == 0 => 1.0,
+        Metric::L2 if (dim as u64).is_multiple_of(2) => 1.0,
         _ => 2.0,
     };
     let (mut d, step) = match metric {
-        Metric::L2 if dim as u64 % 2 == 0 => (2.0, 2.0),
+        Metric::L2 if (dim as u64).is_multiple_of(2) => (2.0, 2.0),
         Metric::L2 => (3.0, 2.0),
         Metric::L1 | Metric::Linf => (2.0, 1.0),
     };

@@ -90,7 +90,6 @@ impl<T: Scalar> Block<T> {
 ///     ControlFlow::Continue(())
 /// });
 /// EpsJoin::new(1.0).plan_self(&points)?.run(&mut sink)?;
-/// drop(sink);
 /// assert_eq!(longest, 2);
 /// # Ok::<(), nearjoin::Error>(())
 /// ```

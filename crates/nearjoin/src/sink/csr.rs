@@ -295,7 +295,7 @@ impl<T: Zeroable> Chunks<T> {
     }
 
     /// The rows, given their lengths in the order in which they were appended.
-    fn rows<'a>(&'a self, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &'a [T]> {
+    fn rows(&self, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &[T]> {
         let (mut chunk, mut start) = (0, 0);
         lengths.map(move |length| {
             while self.used[chunk] - start < length {

@@ -53,7 +53,6 @@ fn the_function_runs_on_the_calling_thread_and_sees_everything() {
         });
         sink = sink.block_pairs(1000);
         plan.run(&mut sink).unwrap();
-        drop(sink);
         assert_eq!((queries, seen), (6000, pairs()));
         // A block holds 1000 pairs, or what 16 queries more come to.
         assert!(blocks > 100, "{blocks} blocks");
@@ -78,7 +77,6 @@ fn blocks_are_as_large_as_asked_for() {
         });
         sink = sink.block_pairs(size);
         plan.run(&mut sink).unwrap();
-        drop(sink);
         assert!(largest < size + STEP * longest_row, "{largest} pairs in a block of {size}");
         assert!(largest >= size);
     }
@@ -111,7 +109,6 @@ fn print_memory_of_a_slow_function() {
     });
     sink = sink.block_pairs(100_000);
     assert_eq!(plan.run(&mut sink).unwrap_err(), Error::Stopped);
-    drop(sink);
     assert_eq!(calls, 25);
     say(&format!("{}", peak_bytes() - before));
 }
@@ -144,7 +141,6 @@ fn stopping_stops_at_once() {
                 });
                 sink = sink.block_pairs(64);
                 assert_eq!(plan.run(&mut sink).unwrap_err(), Error::Stopped);
-                drop(sink);
                 calls
             });
             assert_eq!(calls, stop_at, "called again after it had stopped");
@@ -208,7 +204,6 @@ fn joins_inside_a_rayon_pool_end() {
                 });
                 sink = sink.block_pairs(300);
                 plan.run(&mut sink).unwrap();
-                drop(sink);
                 seen
             };
             pool.install(|| rayon::join(one, one))
@@ -238,7 +233,6 @@ fn a_function_may_join() {
         });
         sink = sink.block_pairs(usize::MAX);
         plan.run(&mut sink).unwrap();
-        drop(sink);
         total
     });
     assert!(total > 0);
@@ -263,7 +257,6 @@ fn a_panic_reaches_the_caller() {
                 let message = panic.downcast_ref::<&str>().copied().map(String::from);
                 let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
                 assert!(message.is_some_and(|message| message.contains("on purpose")));
-                drop(sink);
                 assert_eq!(calls, panic_at, "called again after its panic");
             });
         }

@@ -105,9 +105,10 @@ impl Data {
         }
     }
 
-    /// Whether [`Data::eps`] separates pairs: otherwise all match, or there are none.
+    /// Whether [`Data::eps`] separates pairs in every metric and dimension: otherwise it
+    /// may be that all match, or that there are none.
     pub(crate) fn separates(self) -> bool {
-        !matches!(self, Data::Duplicates | Data::OnePoint | Data::Empty)
+        !matches!(self, Data::Duplicates | Data::OnePoint | Data::Empty | Data::Piles)
     }
 }
 

@@ -70,10 +70,10 @@ unsafe fn decide<V: Vector, const EXACT: bool, const RARE: bool, const Q: usize>
                 masks[b] = surely;
             }
             if any != 0 {
-                for b in 0..Q {
+                for (b, lanes) in undecided.into_iter().enumerate() {
                     let (query, base) = ((query + b) as u32, base as u32);
-                    open.write(Open { query, base, lanes: undecided[b] });
-                    *open = open.add(usize::from(undecided[b] != 0));
+                    open.write(Open { query, base, lanes });
+                    *open = open.add(usize::from(lanes != 0));
                 }
             }
         }

@@ -43,6 +43,105 @@ pub(super) trait Vector: Copy {
     unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
 }
 
+/// Implements [`Vector`] for a register type from its intrinsics.
+///
+/// `plain` lists set, load, add, subtract, maximum and fused multiply-add, which take and
+/// return registers; the rest are given as expressions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! vector {
+    (
+        $name:ident($register:ty) of $lanes:literal $lane:ty, named by $labels:ty;
+        plain: $set:path, $load:path, $add:path, $sub:path, $max:path, $fma:path;
+        abs: |$x:ident| $abs:expr;
+        le: |$le_a:ident, $le_b:ident| $le:expr;
+        labels: |$label:ident| $set_label:expr, |$from:ident| $load_labels:expr;
+        ne: |$ne_a:ident, $ne_b:ident| $ne:expr;
+        compress: |$names:ident, $mask:ident, $to:ident| $compress:expr;
+    ) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct $name($register);
+
+        // SAFETY of every block below: the trait asks its caller for the instruction set
+        // and for pointers that are valid for a whole register.
+        impl Vector for $name {
+            type Lane = $lane;
+            type Labels = $labels;
+            const LANES: usize = $lanes;
+            const FUSED: bool = true;
+
+            #[inline(always)]
+            unsafe fn splat(x: $lane) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($set(x)) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $lane) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($load(from)) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($add(self.0, other.0)) }
+            }
+            #[inline(always)]
+            unsafe fn sub(self, other: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($sub(self.0, other.0)) }
+            }
+            #[inline(always)]
+            unsafe fn max(self, other: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($max(self.0, other.0)) }
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, b: Self, c: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($fma(self.0, b.0, c.0)) }
+            }
+            #[inline(always)]
+            unsafe fn abs(self) -> Self {
+                let $x = self.0;
+                // SAFETY: as above.
+                unsafe { $name($abs) }
+            }
+            #[inline(always)]
+            unsafe fn le(self, other: Self) -> u32 {
+                let ($le_a, $le_b) = (self.0, other.0);
+                // SAFETY: as above.
+                unsafe { $le }
+            }
+            #[inline(always)]
+            unsafe fn popcount(mask: u32) -> u32 {
+                super::vector::popcnt(mask)
+            }
+            #[inline(always)]
+            unsafe fn splat_label(label: u32) -> $labels {
+                let $label = label as i32;
+                // SAFETY: as above.
+                unsafe { $set_label }
+            }
+            #[inline(always)]
+            unsafe fn load_labels($from: *const u32) -> $labels {
+                // SAFETY: as above.
+                unsafe { $load_labels }
+            }
+            #[inline(always)]
+            unsafe fn labels_ne($ne_a: $labels, $ne_b: $labels) -> u32 {
+                // SAFETY: as above.
+                unsafe { $ne }
+            }
+            #[inline(always)]
+            unsafe fn compress($names: $labels, $mask: u32, $to: *mut u32) {
+                // SAFETY: as above.
+                unsafe { $compress }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use vector;
+
 /// The `popcnt` instruction. Left to itself the compiler gathers the counts of several
 /// masks into a vector and counts there, by table and shuffle, which takes several times
 /// as long as the whole loop around it.
