@@ -132,11 +132,12 @@ fn shape(summary: &Summary, dims: &[usize], factor: f64, shaping: Shaping) -> Op
 fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
     let (lo, hi) = summary.extents[j];
     let extent = hi - lo;
-    if !(extent.is_finite() && extent > 0.0 && width.is_finite()) {
+    // Cells so small that their reciprocal overflows or their edges are subnormal cannot
+    // be told apart reliably, and one that takes in everything is always right.
+    let width = width.max(extent / most as f64 * MARGIN);
+    if !(extent.is_finite() && extent > 0.0 && (1e-290..1e290).contains(&width)) {
         return Axis::new(j, if lo.is_finite() { lo } else { 0.0 }, f64::MAX, 1);
     }
-    let width = width.max(extent / most as f64 * MARGIN);
-    // The quotient may be infinite, where a subnormal extent is cut.
     let cells = (extent / width).min((most - 1) as f64) as u64 + 1;
     Axis::new(j, lo, width, cells)
 }

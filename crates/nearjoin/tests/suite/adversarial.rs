@@ -65,8 +65,8 @@ fn equal_points<T: Scalar>(n: u64, strategies: &[Strategy], eps: f64) {
 
 #[test]
 fn equal_points_zero_epsilon() {
-    equal_points::<f32>(50_000, &INDEXED, 0.0);
-    equal_points::<f64>(50_000, &INDEXED, 0.0);
+    equal_points::<f32>(30_000, &INDEXED, 0.0);
+    equal_points::<f64>(30_000, &INDEXED, 0.0);
     equal_points::<f32>(200_000, &[Strategy::Auto], 0.0);
 }
 

@@ -29,7 +29,6 @@ fn for_each_case<T: Scalar>(mut visit: impl FnMut(&Case<'_, T>)) {
         Data::Uniform,
         Data::Lattice,
         Data::RoughLattice,
-        Data::Clustered,
         Data::HugeOffset,
         Data::NearMiss,
         Data::Sphere,
