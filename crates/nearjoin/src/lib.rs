@@ -28,6 +28,7 @@ mod index;
 mod join;
 mod memory;
 mod metric;
+mod options;
 pub mod oracle;
 mod plan;
 mod points;
@@ -38,11 +39,10 @@ mod summary;
 
 pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
-pub use join::{
-    Device, DuplicateRemoval, EpsJoin, Plan, Strategy, count_pairs, eps_join, eps_join_between,
-};
+pub use join::{EpsJoin, Plan, count_pairs, eps_join, eps_join_between};
 pub use memory::Buffer;
 pub use metric::Metric;
+pub use options::{Device, DuplicateRemoval, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use scalar::Scalar;
 pub use sink::{Csr, Sink};

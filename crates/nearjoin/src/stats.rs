@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::exec::Work;
 use crate::exec::cpu::kernel::SimdLevel;
-use crate::join::Strategy;
+use crate::options::Strategy;
 
 /// What a join did, and how long each phase took.
 ///

@@ -3,7 +3,7 @@
 use super::estimate::{self, Cost};
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
-use crate::join::Strategy;
+use crate::options::Strategy;
 use crate::summary::Summary;
 
 /// The most dimensions a grid indexes.

@@ -9,7 +9,7 @@ use core::fmt;
 pub(crate) use budget::Budget;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 
-use crate::join::Strategy;
+use crate::options::Strategy;
 use crate::stats::bytes;
 use crate::summary::Summary;
 

@@ -12,6 +12,7 @@ mod callback;
 mod count;
 mod csr;
 mod degrees;
+mod fill;
 mod pairs;
 
 pub use callback::{Block, Callback};

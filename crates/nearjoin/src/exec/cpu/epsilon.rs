@@ -20,8 +20,8 @@ use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Request, Rows, Work};
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
-use crate::join::DuplicateRemoval;
 use crate::metric::Threshold;
+use crate::options::DuplicateRemoval;
 use crate::scalar::Scalar;
 
 /// The most queries in a block.

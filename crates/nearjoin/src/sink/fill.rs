@@ -1,0 +1,237 @@
+//! How the rows of a CSR get to their places: found once and kept, or counted and found
+//! again.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+
+use super::Execution;
+use super::csr::result_bytes;
+use crate::error::{Error, Result};
+use crate::exec::{Request, Rows};
+use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic};
+use crate::scalar::Scalar;
+
+/// The first pass: it knows the offsets and, where there was room, the rows already.
+///
+/// A small result is kept as it is found and copied to its place once the offsets are
+/// known: one pass over the candidates. A large one is only counted, and found again:
+/// two passes, but no second copy in memory.
+pub(super) enum Kept<T> {
+    Counted,
+    Rows(Vec<Arena<T>>),
+}
+
+/// Rows as one thread found them.
+pub(super) struct Arena<T> {
+    /// Query and length of each row.
+    rows: Vec<(u32, u32)>,
+    ids: Chunks<u32>,
+    distances: Chunks<T>,
+}
+
+/// Numbers in large pieces of memory; what is appended together stays together.
+struct Chunks<T> {
+    chunks: Vec<Buffer<T>>,
+    /// Elements in use of each chunk.
+    used: Vec<usize>,
+}
+
+impl<T: Zeroable> Chunks<T> {
+    const CHUNK: usize = 1 << 20;
+
+    fn new() -> Self {
+        Chunks { chunks: Vec::new(), used: Vec::new() }
+    }
+
+    fn append(&mut self, row: &[T]) -> Result<()> {
+        let full = |(used, chunk): (&usize, &Buffer<T>)| chunk.len() - used < row.len();
+        if self.used.last().zip(self.chunks.last()).is_none_or(full) {
+            self.chunks.push(Buffer::zeroed(row.len().max(Self::CHUNK))?);
+            self.used.push(0);
+        }
+        if let Some((used, chunk)) = self.used.last_mut().zip(self.chunks.last_mut()) {
+            chunk[*used..][..row.len()].copy_from_slice(row);
+            *used += row.len();
+        }
+        Ok(())
+    }
+
+    /// The rows, given their lengths in the order in which they were appended.
+    fn rows(&self, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &[T]> {
+        let (mut chunk, mut start) = (0, 0);
+        lengths.map(move |length| {
+            while self.used[chunk] - start < length {
+                (chunk, start) = (chunk + 1, 0);
+            }
+            let row = &self.chunks[chunk][start..][..length];
+            start += length;
+            row
+        })
+    }
+}
+
+impl<T: Scalar> Kept<T> {
+    /// Makes `offsets[1..]` the ends of all rows.
+    pub(super) fn collect(
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        offsets: &mut [u64],
+    ) -> Result<Self> {
+        // If the estimate is too low, the rows kept so far are lost; it seldom is by much.
+        let bytes = result_bytes::<T>(0, execution.expected_pairs as u64, request);
+        let degrees = as_atomic(&mut offsets[1..]);
+        let kept =
+            if bytes <= execution.spare { Self::keep(execution, request, degrees) } else { None };
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                let work = execution.executor.degrees(degrees);
+                execution.stats.record(work);
+                Kept::Counted
+            }
+        };
+        let mut end = 0u64;
+        for offset in &mut offsets[1..] {
+            end = end.checked_add(*offset).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+            *offset = end;
+        }
+        Ok(kept)
+    }
+
+    /// Keeps all rows, or none if they turn out to be more than expected.
+    fn keep(
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        degrees: &[AtomicU64],
+    ) -> Option<Self> {
+        let arenas: Vec<Mutex<Arena<T>>> =
+            (0..execution.executor.workers()).map(|_| Mutex::new(Arena::new())).collect();
+        let most = execution.spare / (4 + size_of::<T>() as u64 * u64::from(request.distances));
+        let pairs = AtomicU64::new(0);
+        let too_many = AtomicBool::new(false);
+        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+            let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
+            let found = rows.neighbors.iter().map(|row| row.len() as u64).sum::<u64>();
+            let in_all = pairs.fetch_add(found, Relaxed) + found;
+            if in_all > most || arena.keep(rows, degrees).is_err() {
+                too_many.store(true, Relaxed);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        execution.stats.record(work);
+        if too_many.into_inner() {
+            return None;
+        }
+        let open = |arena: Mutex<Arena<T>>| arena.into_inner().unwrap_or_else(|e| e.into_inner());
+        Some(Kept::Rows(arenas.into_iter().map(open).collect()))
+    }
+
+    /// Puts every row in its place.
+    pub(super) fn fill(
+        self,
+        execution: &mut Execution<'_, T>,
+        request: Request,
+        offsets: &[u64],
+        ids: &mut [u32],
+        distances: Option<&mut [T]>,
+    ) {
+        let place =
+            Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) };
+        match self {
+            Kept::Counted => {
+                let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+                    place.rows(rows);
+                    ControlFlow::Continue(())
+                });
+                execution.stats.record(work);
+            }
+            Kept::Rows(arenas) => execution.pool.install(|| {
+                arenas.par_iter().for_each(|arena| arena.place(&place));
+            }),
+        }
+    }
+}
+
+impl<T: Scalar> Arena<T> {
+    fn new() -> Self {
+        Arena { rows: Vec::new(), ids: Chunks::new(), distances: Chunks::new() }
+    }
+
+    fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) -> Result<()> {
+        for (at, &query) in rows.queries.iter().enumerate() {
+            let row = &rows.neighbors[at];
+            degrees[query as usize].store(row.len() as u64, Relaxed);
+            self.rows.push((query, row.len() as u32));
+            self.ids.append(row)?;
+            if let Some(distances) = rows.distances.get(at) {
+                self.distances.append(distances)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, place: &Place<'_, T>) {
+        let lengths = || self.rows.iter().map(|&(_, length)| length as usize);
+        let mut distances = place.distances.is_some().then(|| self.distances.rows(lengths()));
+        for (&(query, _), ids) in self.rows.iter().zip(self.ids.rows(lengths())) {
+            let distances = distances.as_mut().and_then(Iterator::next);
+            place.row(place.range(query), ids, distances);
+        }
+        place.ids.finish();
+    }
+}
+
+/// Where the rows belong.
+struct Place<'a, T> {
+    offsets: &'a [u64],
+    ids: RowWriter<'a, u32>,
+    distances: Option<RowWriter<'a, T>>,
+}
+
+impl<T: Scalar> Place<'_, T> {
+    /// The range that a row takes.
+    fn range(&self, query: u32) -> (usize, usize) {
+        let query = query as usize;
+        (self.offsets[query] as usize, self.offsets[query + 1] as usize)
+    }
+
+    fn rows(&self, rows: &Rows<'_, T>) {
+        // Queries are neighbours in space and far apart in memory: ask for all their
+        // places at once, so that the cache misses overlap.
+        const AT_ONCE: usize = 16;
+        const LINES: usize = 4;
+        let mut ranges = [(0, 0); AT_ONCE];
+        for (batch, queries) in rows.queries.chunks(AT_ONCE).enumerate() {
+            for (range, &query) in ranges.iter_mut().zip(queries) {
+                *range = self.range(query);
+                for line in (range.0..range.1.min(range.0 + 16 * LINES)).step_by(16) {
+                    self.ids.prefetch(line);
+                }
+            }
+            for (at, &range) in ranges.iter().enumerate().take(queries.len()) {
+                let at = batch * AT_ONCE + at;
+                let distances = rows.distances.get(at).map(|distances| &distances[..]);
+                self.row(range, &rows.neighbors[at], distances);
+            }
+        }
+        self.ids.finish();
+    }
+
+    #[allow(unsafe_code)]
+    fn row(&self, (start, end): (usize, usize), ids: &[u32], distances: Option<&[T]>) {
+        assert_eq!(ids.len(), end - start, "a row changed between two passes");
+        // SAFETY: the offsets ascend, so rows do not overlap, and an executor hands out
+        // each query exactly once; the row has the length that its offsets say.
+        unsafe { self.ids.write(start, ids) };
+        if let (Some(to), Some(distances)) = (&self.distances, distances) {
+            assert_eq!(distances.len(), end - start);
+            // SAFETY: as above.
+            unsafe { to.write(start, distances) };
+        }
+    }
+}
