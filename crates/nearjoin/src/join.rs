@@ -330,11 +330,14 @@ impl<T: Scalar> Plan<'_, T> {
         }
     }
 
-    /// Of three times the input, which an index may use, the bytes that this one leaves.
+    /// Of three times the input, which an index may use, the bytes that this one leaves;
+    /// and no more than lets a result of that size stand twice within the limit.
     fn spare(&self, index: usize) -> u64 {
         let right = self.right.map_or(0, |right| size_of_val(right.as_slice()));
         let input = size_of_val(self.left.as_slice()) + right;
-        (3 * input).saturating_sub(index) as u64
+        let budget = &self.decision.budget;
+        let left = budget.limit.saturating_sub(budget.index) / 2;
+        left.min((3 * input).saturating_sub(index) as u64)
     }
 
     fn stats(&self, index: Duration, index_bytes: u64) -> Stats {
