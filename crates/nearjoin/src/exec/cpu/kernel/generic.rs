@@ -5,31 +5,68 @@ use super::{BoxJob, GatherJob, Job, Open, PAD, Piece};
 use crate::metric::{Metric, Threshold};
 use crate::scalar::Scalar;
 
-/// Accumulated distances of `Q` queries to the `LANES` candidates from `base` on.
+/// `Q` queries in registers, as far as there are registers for them.
 ///
-/// ```text
-/// for j in 0..dim:  for each query b:  acc[b] = step(acc[b], query[b][j] − candidate[j])
-/// ```
-/// `D` is the dimension, or 0 where it is only known at run time.
-#[inline(always)]
-unsafe fn accumulate<V: Vector, N: Norm, const D: usize, const Q: usize>(
-    job: &Job<'_, V::Lane>,
-    query: usize,
-    base: usize,
-) -> [V; Q] {
-    let dim = if D == 0 { job.dim } else { D };
-    // SAFETY: `Job::check` has made sure of `dim` columns of whole vectors and of the
-    // queries; the caller promises the instruction set.
-    unsafe {
-        let mut acc = [V::splat(V::Lane::ZERO); Q];
-        for j in 0..dim {
-            let x = V::load(job.coords.as_ptr().add(j * job.stride + base));
-            for (b, acc) in acc.iter_mut().enumerate() {
-                let q = V::splat(*job.queries.get_unchecked((query + b) * dim + j));
-                *acc = N::step(*acc, q.sub(x));
+/// The places of a job are copied here, too: the kernels write through raw pointers, and
+/// the compiler would read the job again after every write.
+#[derive(Clone, Copy)]
+struct Group<V: Vector, const Q: usize> {
+    held: [[V; HELD]; Q],
+    queries: *const V::Lane,
+    coords: *const V::Lane,
+    stride: usize,
+    dim: usize,
+}
+
+/// Dimensions up to which the coordinates of four queries are held in registers.
+const HELD: usize = 4;
+
+impl<V: Vector, const Q: usize> Group<V, Q> {
+    #[inline(always)]
+    unsafe fn new<const D: usize>(job: &Job<'_, V::Lane>, query: usize) -> Self {
+        let dim = if D == 0 { job.dim } else { D };
+        // SAFETY: `Job::check` has made sure of the queries; the caller promises the
+        // instruction set.
+        unsafe {
+            let queries = job.queries.as_ptr().add(query * dim);
+            let mut held = [[V::splat(V::Lane::ZERO); HELD]; Q];
+            if D != 0 && D <= HELD {
+                for (b, held) in held.iter_mut().enumerate() {
+                    for (j, held) in held.iter_mut().enumerate().take(D) {
+                        *held = V::splat(*queries.add(b * D + j));
+                    }
+                }
             }
+            Group { held, queries, coords: job.coords.as_ptr(), stride: job.stride, dim }
         }
-        acc
+    }
+
+    /// Accumulated distances to the `LANES` candidates from `base` on.
+    ///
+    /// ```text
+    /// for j in 0..dim:  for each query b:  acc[b] = step(acc[b], query[b][j] − candidate[j])
+    /// ```
+    /// `D` is the dimension, or 0 where it is only known at run time.
+    #[inline(always)]
+    unsafe fn accumulate<N: Norm, const D: usize>(&self, base: usize) -> [V; Q] {
+        let dim = if D == 0 { self.dim } else { D };
+        // SAFETY: `Job::check` has made sure of `dim` columns of whole vectors and of the
+        // queries; the caller promises the instruction set.
+        unsafe {
+            let mut acc = [V::splat(V::Lane::ZERO); Q];
+            for j in 0..dim {
+                let x = V::load(self.coords.add(j * self.stride + base));
+                for (b, acc) in acc.iter_mut().enumerate() {
+                    let q = if D != 0 && D <= HELD {
+                        self.held[b][j]
+                    } else {
+                        V::splat(*self.queries.add(b * dim + j))
+                    };
+                    *acc = N::step(*acc, q.sub(x));
+                }
+            }
+            acc
+        }
     }
 }
 
@@ -148,11 +185,12 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
     // SAFETY: the caller promises the instruction set, a checked job and a count for
     // each query.
     unsafe {
-        let (sure, maybe) = (V::splat(job.sure), V::splat(job.maybe));
+        let (sure, maybe, len) = (V::splat(job.sure), V::splat(job.maybe), job.len);
+        let group = Group::<V, Q>::new::<D>(job, query);
         let mut hits = [0u32; Q];
         let mut base = 0;
-        while base < job.len {
-            let acc = accumulate::<V, N, D, Q>(job, query, base);
+        while base < len {
+            let acc = group.accumulate::<N, D>(base);
             let masks = if rare(D) {
                 decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
             } else {
@@ -160,7 +198,7 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
             };
             if let Some(masks) = masks {
                 for b in 0..Q {
-                    hits[b] += V::popcount(masks[b]);
+                    hits[b] = V::add_popcount(hits[b], masks[b]);
                 }
             }
             base += V::LANES;
@@ -214,7 +252,9 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
     // SAFETY: the caller promises the instruction set, a checked job, a row and a label
     // for each query, and the rows' capacity; `set_len` covers written elements only.
     unsafe {
-        let (sure, maybe) = (V::splat(job.sure), V::splat(job.maybe));
+        let (sure, maybe, len) = (V::splat(job.sure), V::splat(job.maybe), job.len);
+        let group = Group::<V, Q>::new::<D>(job, query);
+        let all_labels = job.labels.as_ptr();
         let mut to = [core::ptr::null_mut::<u32>(); Q];
         let mut self_label = [V::splat_label(0); Q];
         for b in 0..Q {
@@ -223,19 +263,19 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
             self_label[b] = V::splat_label(*own.add(query + b));
         }
         let mut base = 0;
-        while base < job.len {
-            let acc = accumulate::<V, N, D, Q>(job, query, base);
+        while base < len {
+            let acc = group.accumulate::<N, D>(base);
             let masks = if rare(D) {
                 decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
             } else {
                 decide::<V, EXACT, false, Q>(acc, sure, maybe, query, base, open)
             };
             if let Some(masks) = masks {
-                let labels = V::load_labels(job.labels.as_ptr().add(base));
+                let labels = V::load_labels(all_labels.add(base));
                 for b in 0..Q {
                     let mask = masks[b] & V::labels_ne(labels, self_label[b]);
                     V::compress(labels, mask, to[b]);
-                    to[b] = to[b].add(V::popcount(mask) as usize);
+                    to[b] = to[b].add(V::add_popcount(0, mask) as usize);
                 }
             }
             base += V::LANES;

@@ -29,10 +29,10 @@ pub(super) trait Vector: Copy {
     /// Lanes in which `self ≤ other`; false where either is NaN.
     unsafe fn le(self, other: Self) -> u32;
 
-    /// The number of lanes in a mask.
+    /// `sum` and the number of lanes in a mask.
     #[inline(always)]
-    unsafe fn popcount(mask: u32) -> u32 {
-        mask.count_ones()
+    unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {
+        sum + mask.count_ones()
     }
 
     unsafe fn splat_label(label: u32) -> Self::Labels;
@@ -112,8 +112,8 @@ macro_rules! vector {
                 unsafe { $le }
             }
             #[inline(always)]
-            unsafe fn popcount(mask: u32) -> u32 {
-                super::vector::popcnt(mask)
+            unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {
+                super::vector::add_popcnt(sum, mask)
             }
             #[inline(always)]
             unsafe fn splat_label(label: u32) -> $labels {
@@ -142,25 +142,26 @@ macro_rules! vector {
 #[cfg(target_arch = "x86_64")]
 pub(super) use vector;
 
-/// The `popcnt` instruction. Left to itself the compiler gathers the counts of several
-/// masks into a vector and counts there, by table and shuffle, which takes several times
-/// as long as the whole loop around it.
+/// The `popcnt` instruction, and an addition. Left to itself the compiler gathers the
+/// counts of several masks into a vector and counts and adds there, which takes as long as
+/// the whole loop around it.
 ///
 /// The processor must have the instruction, as every one with AVX2 does.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn popcnt(mask: u32) -> u32 {
-    let count: u32;
-    // SAFETY: the instruction reads and writes registers only.
+pub(super) fn add_popcnt(mut sum: u32, mask: u32) -> u32 {
+    // SAFETY: the instructions read and write registers only.
     unsafe {
         core::arch::asm!(
             "popcnt {count:e}, {mask:e}",
-            count = lateout(reg) count,
+            "add {sum:e}, {count:e}",
+            count = out(reg) _,
             mask = in(reg) mask,
+            sum = inlateout(reg) sum,
             options(pure, nomem, nostack)
         );
     }
-    count
+    sum
 }
 
 /// One step of a metric, over lanes.
