@@ -10,7 +10,7 @@ use crate::scalar::Scalar;
 const QUERIES: usize = 128;
 const POINTS: usize = 2048;
 /// Of these pairs one in so many is kept, for questions that are asked often.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 /// Coordinates in the sample at the most.
 const COORDINATES: usize = 1 << 20;
 /// Radii at which sampled pairs are counted: ε·2ᵏ.

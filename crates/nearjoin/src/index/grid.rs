@@ -79,6 +79,22 @@ impl Shape {
         self.axes.iter().map(|axis| u128::from(axis.cells)).product()
     }
 
+    /// The cells of the first rows of `data`, axis by axis: short loops that vectorise.
+    fn fill_cells<T: Scalar>(&self, data: &[T], dim: usize, cells: &mut [u32]) {
+        cells.fill(0);
+        for axis in &self.axes {
+            let (along, last) = (axis.cells as u32, (axis.cells - 1) as f64);
+            let column = data[axis.dim..].iter().step_by(dim);
+            for (cell, x) in cells.iter_mut().zip(column) {
+                let place = (x.to_f64() - axis.origin) * axis.per_unit;
+                // As `Axis::cell`: not a number where 0 meets ∞, and then cell 0.
+                let place = if place > 0.0 { place } else { 0.0 };
+                let place = if place < last { place } else { last };
+                *cell = cell.wrapping_mul(along).wrapping_add(place as i32 as u32);
+            }
+        }
+    }
+
     fn key<T: Scalar>(&self, row: &[T]) -> u64 {
         self.axes.iter().fold(0, |key, axis| key * axis.cells + axis.cell(row[axis.dim].to_f64()))
     }
@@ -138,7 +154,9 @@ impl Side {
         let along = shape.axes.last().map_or(1, |axis| axis.cells);
         let cells = shape.cells();
         if cells <= (DENSE * len as u128).max(1 << 12) {
-            let (order, starts) = order::by_cell(len, cells as usize, key)?;
+            let (order, starts) = order::by_cell(len, cells as usize, |first, cells| {
+                shape.fill_cells(&data[first * dim..], dim, cells);
+            })?;
             let first_of_row = starts.chunks(along as usize).map(|row| row[0]);
             let mut rows: Vec<u32> = first_of_row.collect();
             rows.push(len as u32);

@@ -86,14 +86,16 @@ impl Order {
     }
 }
 
-/// The order of rows by cell, and where each cell begins: a counting sort.
+/// The order of rows by cell, and where each cell begins: a counting sort. `fill_cells`
+/// tells the cells of some rows from a given one on.
 ///
 /// Rows of one cell keep their input order, whatever the number of threads.
 pub(crate) fn by_cell(
     len: usize,
     cells: usize,
-    cell: impl Fn(usize) -> u64 + Sync,
+    fill_cells: impl Fn(usize, &mut [u32]) + Sync,
 ) -> Result<(Order, Buffer<u32>)> {
+    const STRETCH: usize = 2048;
     // Every part counts for itself; the counts of all parts may take twice the room of
     // the cells of the rows.
     let most = (2 * len / cells.max(1)).clamp(1, rayon::current_num_threads());
@@ -104,10 +106,9 @@ pub(crate) fn by_cell(
         .enumerate()
         .map(|(at, cells_of)| {
             let mut counts = Buffer::<u32>::zeroed(cells)?;
-            for (row, to) in (at * part..).zip(cells_of) {
-                let cell = cell(row);
-                *to = cell as u32;
-                counts[cell as usize] += 1;
+            for (stretch, cells_of) in cells_of.chunks_mut(STRETCH).enumerate() {
+                fill_cells(at * part + stretch * STRETCH, cells_of);
+                cells_of.iter().for_each(|&cell| counts[cell as usize] += 1);
             }
             Ok(counts)
         })
@@ -225,7 +226,10 @@ mod tests {
 
     #[test]
     fn counting_sort_keeps_input_order() {
-        let (order, starts) = by_cell(1000, 5, |row| [3, 1, 3][row % 3]).unwrap();
+        let (order, starts) = by_cell(1000, 5, |first, cells| {
+            cells.iter_mut().zip(first..).for_each(|(cell, row)| *cell = [3, 1, 3][row % 3]);
+        })
+        .unwrap();
         let ids = order.into_ids().unwrap();
         let expected: Vec<u32> = (0..1000)
             .filter(|row| row % 3 == 1)
