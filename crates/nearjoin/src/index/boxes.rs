@@ -127,14 +127,24 @@ pub(crate) struct Prune<T> {
 }
 
 impl<T: Scalar> Prune<T> {
+    /// Where the lanes are fused, boxes are measured by the very operations that decide a
+    /// pair, in the same order. Each is monotone, rounding included, so the result for the
+    /// greatest differences of two boxes is at least that of any pair from them, the result
+    /// for the least at most: ε itself is the limit, and ε = 0 takes equal points whole.
+    /// Elsewhere the limits are widened by all that rounding can do; a greatest distance
+    /// of 0 is one for every pair, fused or not.
     pub(crate) fn new(kernels: Kernels<T>, threshold: &Threshold<T>, dim: usize) -> Self {
+        if kernels.fused {
+            let bound = threshold.bound;
+            return Prune { kernels, skip_above: bound, take_below: bound };
+        }
         let (take_below, skip_above) = threshold.band(dim);
         // Rounding to the type must not narrow the band: one more unit each way.
         let nudge = 1.0 + 4.0 * T::UNIT_ROUNDOFF;
         Prune {
             kernels,
             skip_above: T::from_f64(skip_above * nudge),
-            take_below: T::from_f64(take_below / nudge),
+            take_below: T::from_f64((take_below / nudge).max(0.0)),
         }
     }
 

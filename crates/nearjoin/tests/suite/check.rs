@@ -246,7 +246,6 @@ fn check_callback<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &st
     // Few enough that even small results come in several blocks.
     sink = sink.sorted(true).distances(true).block_pairs(200);
     let stats = plan.run(&mut sink).expect(context);
-    drop(sink);
     let rows: Option<Vec<Vec<(u32, T)>>> = rows.into_iter().collect();
     let rows = rows.unwrap_or_else(|| panic!("{context}: a query never came"));
     assert_eq!(Answer::from_rows(&rows), *expected, "{context}: blocks");

@@ -106,7 +106,6 @@ fn every_sink_is_independent_of_threads() {
             });
             sink = sink.block_pairs(500);
             plan.run(&mut sink).unwrap();
-            drop(sink);
             let rows = expected.offsets().windows(2);
             let right = rows.map(|row| 1 + row[1] - row[0]).eq(came);
             assert!(right, "{context}: blocks");

@@ -296,9 +296,9 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
 ///                upper = Σ step(max(hi − query.lo, query.hi − lo))
 /// near if lower ≤ skip_above;  inside if upper ≤ take_below
 /// ```
-/// Why no pair is lost or invented: the real distance of any two points of the boxes
-/// lies between the real `lower` and `upper`; [`Threshold::band`] has widened the two
-/// bounds by more than all the rounding on both sides.
+/// Why no pair is lost or invented: the distance of any two points of the boxes lies
+/// between `lower` and `upper`. How rounding is accounted for is argued where the two
+/// limits are made, in `Prune::new`.
 #[inline(always)]
 pub(super) unsafe fn boxes<V: Vector, N: Norm>(job: &BoxJob<'_, V::Lane>) -> (u32, u32) {
     // SAFETY: `BoxJob::check` has made sure of whole vectors in every column; the
