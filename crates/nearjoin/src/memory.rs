@@ -189,14 +189,7 @@ impl<'a, T: Copy> RowWriter<'a, T> {
     /// Asks for the cache line of an element that will soon be written.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch touches nothing, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.data.wrapping_add(at).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch(self.data.wrapping_add(at));
     }
 
     /// Copies `row` to the elements from `at` on.
@@ -243,6 +236,19 @@ impl<'a, T: Copy> RowWriter<'a, T> {
             core::arch::x86_64::_mm_sfence()
         };
     }
+}
+
+/// Asks for the cache line of an address, which need not be valid.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch touches nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// Rows of so many bytes bypass the cache: nobody reads them soon, and a line that is

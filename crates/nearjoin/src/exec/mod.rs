@@ -63,4 +63,6 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) neighbors: &'a [Vec<u32>],
     /// Their distances, where requested; else empty.
     pub(crate) distances: &'a [Vec<T>],
+    /// Queries that are likely to come next.
+    pub(crate) ahead: &'a [u32],
 }

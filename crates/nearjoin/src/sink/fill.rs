@@ -12,7 +12,7 @@ use super::Execution;
 use super::csr::result_bytes;
 use crate::error::{Error, Result};
 use crate::exec::{Request, Rows};
-use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic};
+use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic, prefetch};
 use crate::scalar::Scalar;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
@@ -193,6 +193,12 @@ struct Place<'a, T> {
     distances: Option<RowWriter<'a, T>>,
 }
 
+/// Queries whose places are asked for ahead of time: about two blocks.
+const SOON: usize = 24;
+/// Cache lines of a row that are asked for.
+const LINES: usize = 4;
+const IDS_PER_LINE: usize = 16;
+
 impl<T: Scalar> Place<'_, T> {
     /// The range that a row takes.
     fn range(&self, query: u32) -> (usize, usize) {
@@ -201,23 +207,21 @@ impl<T: Scalar> Place<'_, T> {
     }
 
     fn rows(&self, rows: &Rows<'_, T>) {
-        // Queries are neighbours in space and far apart in memory: ask for all their
-        // places at once, so that the cache misses overlap.
-        const AT_ONCE: usize = 16;
-        const LINES: usize = 4;
-        let mut ranges = [(0, 0); AT_ONCE];
-        for (batch, queries) in rows.queries.chunks(AT_ONCE).enumerate() {
-            for (range, &query) in ranges.iter_mut().zip(queries) {
-                *range = self.range(query);
-                for line in (range.0..range.1.min(range.0 + 16 * LINES)).step_by(16) {
-                    self.ids.prefetch(line);
-                }
+        // Queries are neighbours in space and far apart in memory. Their offsets, and then
+        // their places, are asked for while earlier rows are still being found.
+        let (soon, later) = rows.ahead.split_at(rows.ahead.len().min(SOON));
+        for &query in later.iter().take(SOON) {
+            prefetch(&self.offsets[query as usize]);
+        }
+        for &query in soon {
+            let (start, end) = self.range(query);
+            for line in (start..end.min(start + LINES * IDS_PER_LINE)).step_by(IDS_PER_LINE) {
+                self.ids.prefetch(line);
             }
-            for (at, &range) in ranges.iter().enumerate().take(queries.len()) {
-                let at = batch * AT_ONCE + at;
-                let distances = rows.distances.get(at).map(|distances| &distances[..]);
-                self.row(range, &rows.neighbors[at], distances);
-            }
+        }
+        for (at, &query) in rows.queries.iter().enumerate() {
+            let distances = rows.distances.get(at).map(|distances| &distances[..]);
+            self.row(self.range(query), &rows.neighbors[at], distances);
         }
         self.ids.finish();
     }

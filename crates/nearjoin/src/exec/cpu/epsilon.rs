@@ -337,7 +337,8 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
             let neighbors = &worker.scanner.matches.rows[..queries.len()];
             worker.work.pairs += neighbors.iter().map(|row| row.len() as u64).sum::<u64>();
             let distances = if request.distances { &worker.distances[..] } else { &[] };
-            emit(&Rows { worker: worker.number, queries, neighbors, distances })
+            let ahead = &self.queries().ids()[block.end as usize..];
+            emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
         })
     }
 
