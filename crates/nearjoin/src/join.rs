@@ -289,7 +289,7 @@ impl<T: Scalar> Plan<'_, T> {
             }
         };
         let left = left.transpose()?;
-        let unit = unit(left.as_ref().unwrap_or(&right).len(), self.pool.threads());
+        let unit = unit(left.as_ref().unwrap_or(&right).len());
         Ok(CpuJoin {
             pool: &self.pool,
             threshold: self.threshold,
@@ -391,12 +391,12 @@ struct Narrow {
 }
 
 /// Queries per unit of work: enough units to balance the threads, and a whole block of
-/// boxes in each.
-fn unit(queries: usize, threads: usize) -> usize {
-    let units = 32 * threads;
-    match queries / units {
-        4096.. => 4096,
-        256.. => 256,
+/// boxes in each. It does not depend on the number of threads, since blocks end where units
+/// do, and with them the order within a row.
+fn unit(queries: usize) -> usize {
+    match queries {
+        0x10_0000.. => 4096,
+        0x4000.. => 256,
         _ => 16,
     }
 }

@@ -8,7 +8,7 @@ use crate::data::Data;
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
-/// The points of these tests: enough that units of work differ with the threads.
+/// The points of these tests: enough for many units of work.
 fn points<T: Scalar>(dim: usize) -> nearjoin::PointsBuf<T> {
     Data::Clustered.points(20_000, dim, 21)
 }
@@ -41,6 +41,22 @@ fn nothing_but_the_question_matters<T: Scalar>(dim: usize, eps: f64) {
             let context = format!("{strategy} {} {dim}-D on {threads} threads", T::NAME);
             let join = EpsJoin::new(eps).strategy(strategy).threads(threads);
             assert_same(&csr(&join, &points, true), &first, &context);
+        }
+    }
+}
+
+/// The order within a row is not promised, but it hangs on nothing that changes from run to
+/// run or from machine to machine.
+#[test]
+fn threads_do_not_change_the_order_within_a_row() {
+    let points = points::<f64>(2);
+    let points = points.as_points();
+    for &strategy in Strategy::ALL {
+        let join = |threads: usize| EpsJoin::new(0.1).strategy(strategy).threads(threads);
+        let first = csr(&join(1), &points, false);
+        for threads in THREADS {
+            let context = format!("{strategy} unsorted on {threads} threads");
+            assert_same(&csr(&join(threads), &points, false), &first, &context);
         }
     }
 }

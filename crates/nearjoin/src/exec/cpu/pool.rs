@@ -35,12 +35,14 @@ impl Pool {
     }
 
     /// Runs `work` once on every thread, the calling one among them, with the thread's
-    /// number.
+    /// number. Threads that the system refuses are done without.
     pub(crate) fn each<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let work = &work;
         std::thread::scope(|scope| {
-            let others: Vec<_> =
-                (1..self.threads).map(|worker| scope.spawn(move || work(worker))).collect();
+            let spawn = |worker: usize| {
+                std::thread::Builder::new().spawn_scoped(scope, move || work(worker)).ok()
+            };
+            let others: Vec<_> = (1..self.threads).map_while(spawn).collect();
             let mut results = vec![work(0)];
             for other in others {
                 match other.join() {

@@ -83,9 +83,12 @@ pub(crate) struct Band<L> {
 }
 
 impl<T: Scalar> Band<T> {
-    /// For lanes of the points' own type.
+    /// For lanes of the points' own type. They leave nothing open where they are fused,
+    /// where the metric multiplies nothing, and where only a distance of 0 matches: a sum
+    /// of squares is 0 fused or not.
     pub(super) fn exact(kernels: &Kernels<T>, threshold: &Threshold<T>, dim: usize) -> Self {
-        if kernels.fused {
+        let same = threshold.metric != Metric::L2 || threshold.bound == T::ZERO;
+        if kernels.fused || same {
             return Band { sure: threshold.bound, maybe: threshold.bound };
         }
         let (sure, maybe) = threshold.band(dim);

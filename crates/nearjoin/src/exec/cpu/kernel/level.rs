@@ -62,6 +62,9 @@ impl SimdLevel {
                 }
                 Ok(level)
             }
+            Err(std::env::VarError::NotUnicode(name)) => {
+                name.to_string_lossy().parse::<SimdLevel>()
+            }
             _ => Ok(Self::best()),
         }
     }
