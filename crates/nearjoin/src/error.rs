@@ -167,13 +167,18 @@ impl fmt::Display for Error {
             Error::Device { device, reason } => {
                 write!(f, "the device {device} cannot be used: {reason}")
             }
-            Error::MemoryLimit { what, needed, limit } => write!(
-                f,
-                "{what} needs {} and the memory limit is {}: raise the limit, lower ε, count or \
-                 take degrees only, or receive the pairs in blocks through a callback",
-                crate::stats::bytes(*needed),
-                crate::stats::bytes(*limit)
-            ),
+            Error::MemoryLimit { what, needed, limit } => {
+                let (needed, limit) = (crate::stats::bytes(*needed), crate::stats::bytes(*limit));
+                write!(f, "{what} needs {needed} and the memory limit is {limit}: ")?;
+                match *what {
+                    "the index" => write!(f, "raise the limit, or join the points in parts"),
+                    _ => write!(
+                        f,
+                        "raise the limit, lower ε, count or take degrees only, or receive the \
+                         pairs in blocks through a callback"
+                    ),
+                }
+            }
             Error::OutOfMemory { bytes } => {
                 write!(f, "the system refused {} of memory", crate::stats::bytes(*bytes as u64))
             }

@@ -163,16 +163,16 @@ impl<T: Scalar> Columns<T> {
     /// Sorts by left, then right.
     fn sort(&mut self) {
         use rayon::prelude::*;
-        let mut order: Vec<(u64, u32)> = (0..self.len())
+        let mut order: Vec<(u64, usize)> = (0..self.len())
             .into_par_iter()
-            .map(|at| (u64::from(self.left[at]) << 32 | u64::from(self.right[at]), at as u32))
+            .map(|at| (u64::from(self.left[at]) << 32 | u64::from(self.right[at]), at))
             .collect();
         // Pairs are distinct, so the index never decides.
         if self.distances.is_empty() {
             order.par_sort_unstable_by_key(|entry| entry.0);
         } else {
             order.par_sort_unstable();
-            let distances = order.iter().map(|entry| self.distances[entry.1 as usize]).collect();
+            let distances = order.iter().map(|entry| self.distances[entry.1]).collect();
             self.distances = distances;
         }
         for (at, (pair, _)) in order.into_iter().enumerate() {

@@ -113,7 +113,8 @@ macro_rules! vector {
             }
             #[inline(always)]
             unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {
-                super::vector::add_popcnt(sum, mask)
+                // SAFETY: as above.
+                unsafe { super::vector::add_popcnt(sum, mask) }
             }
             #[inline(always)]
             unsafe fn splat_label(label: u32) -> $labels {
@@ -146,11 +147,13 @@ pub(super) use vector;
 /// counts of several masks into a vector and counts and adds there, which takes as long as
 /// the whole loop around it.
 ///
+/// # Safety
 /// The processor must have the instruction, as every one with AVX2 does.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn add_popcnt(mut sum: u32, mask: u32) -> u32 {
-    // SAFETY: the instructions read and write registers only.
+pub(super) unsafe fn add_popcnt(mut sum: u32, mask: u32) -> u32 {
+    // SAFETY: the instructions read and write registers only; the caller promises that
+    // the processor has them.
     unsafe {
         core::arch::asm!(
             "popcnt {count:e}, {mask:e}",
