@@ -120,6 +120,7 @@ impl<T: Scalar> Level<T> {
 }
 
 /// The test of boxes against a block of queries.
+#[derive(Clone, Copy)]
 pub(crate) struct Prune<T> {
     kernels: Kernels<T>,
     skip_above: T,

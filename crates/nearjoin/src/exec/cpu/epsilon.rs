@@ -154,7 +154,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                 let (Some(queries), Some(right)) = (queries.boxes(), self.right.boxes()) else {
                     unreachable!("the recursive join has boxes")
                 };
-                let prune = Prune::new(self.kernels, &self.threshold, self.right.dim());
+                let prune = worker.prune;
                 let behind = cover == Cover::Behind;
                 let join = ego::Join { queries, right, prune: &prune, behind, counting };
                 join.run(unit, recursion, &mut |block, bound, candidates| {

@@ -72,13 +72,13 @@ impl<V: Vector, const Q: usize> Group<V, Q> {
 
 /// The lanes that surely match, for each of `Q` queries; None where no query matches any.
 /// Those too close to ε to tell are noted in `open`, which has room for one note per query
-/// and vector. Where matches are `RARE` a branch skips vectors without one; elsewhere it
+/// and vector. Where matches are [`rare`] a branch skips vectors without one; elsewhere it
 /// would be mispredicted too often.
 ///
 /// Nothing is called here: a call, however rare, would push every register of the loop to
 /// the stack.
 #[inline(always)]
-unsafe fn decide<V: Vector, const EXACT: bool, const RARE: bool, const Q: usize>(
+unsafe fn decide<V: Vector, const D: usize, const EXACT: bool, const Q: usize>(
     acc: [V; Q],
     sure: V,
     maybe: V,
@@ -94,7 +94,7 @@ unsafe fn decide<V: Vector, const EXACT: bool, const RARE: bool, const Q: usize>
             masks[b] = acc[b].le(maybe);
             any |= masks[b];
         }
-        if RARE && any == 0 {
+        if rare(D) && any == 0 {
             return None;
         }
         if !EXACT {
@@ -191,11 +191,7 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
         let mut base = 0;
         while base < len {
             let acc = group.accumulate::<N, D>(base);
-            let masks = if rare(D) {
-                decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
-            } else {
-                decide::<V, EXACT, false, Q>(acc, sure, maybe, query, base, open)
-            };
+            let masks = decide::<V, D, EXACT, Q>(acc, sure, maybe, query, base, open);
             if let Some(masks) = masks {
                 for b in 0..Q {
                     hits[b] = V::add_popcount(hits[b], masks[b]);
@@ -265,11 +261,7 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
         let mut base = 0;
         while base < len {
             let acc = group.accumulate::<N, D>(base);
-            let masks = if rare(D) {
-                decide::<V, EXACT, true, Q>(acc, sure, maybe, query, base, open)
-            } else {
-                decide::<V, EXACT, false, Q>(acc, sure, maybe, query, base, open)
-            };
+            let masks = decide::<V, D, EXACT, Q>(acc, sure, maybe, query, base, open);
             if let Some(masks) = masks {
                 let labels = V::load_labels(all_labels.add(base));
                 for b in 0..Q {
