@@ -59,7 +59,10 @@ const SMALL_PAGE: usize = 4096;
 
 impl<T: Zeroable> Buffer<T> {
     /// `len` zeros. Pages are not touched yet where the memory is mapped.
-    pub(crate) fn zeroed(len: usize) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn zeroed(len: usize) -> Result<Self> {
         let bytes = len
             .checked_mul(size_of::<T>())
             .filter(|&bytes| bytes < isize::MAX as usize / 2)
@@ -155,6 +158,12 @@ impl<T> DerefMut for Buffer<T> {
 impl<T> Default for Buffer<T> {
     fn default() -> Self {
         Buffer { memory: Memory::Owned(Vec::new()) }
+    }
+}
+
+impl<T> From<Vec<T>> for Buffer<T> {
+    fn from(owned: Vec<T>) -> Self {
+        Buffer { memory: Memory::Owned(owned) }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Points at the door: borrowed, row-major, validated once.
 
+use core::ops::Range;
+
 use crate::error::{Error, Result};
+use crate::memory::Buffer;
 use crate::scalar::Scalar;
 
 /// The largest dimension a point may have.
@@ -91,6 +94,22 @@ impl<'a, T: Scalar> Points<'a, T> {
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.data[row * self.dimension..][..self.dimension]
     }
+
+    /// Some of the points, one after the other. They are not checked again.
+    ///
+    /// ```
+    /// # use nearjoin::Points;
+    /// let points = Points::new(&[0.0, 1.0, 2.0, 3.0], 1)?;
+    /// assert_eq!(points.rows(1..3).as_slice(), [1.0, 2.0]);
+    /// # Ok::<(), nearjoin::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn rows(&self, rows: Range<usize>) -> Points<'a, T> {
+        let data = &self.data[rows.start * self.dimension..rows.end * self.dimension];
+        Points { data, dimension: self.dimension }
+    }
 }
 
 /// Points that own their memory, for rows that come one by one.
@@ -104,9 +123,9 @@ impl<'a, T: Scalar> Points<'a, T> {
 /// assert_eq!(ragged, Error::Ragged { row: 1, columns: 1, expected: 2 });
 /// # Ok::<(), nearjoin::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PointsBuf<T> {
-    data: Vec<T>,
+    data: Buffer<T>,
     dimension: usize,
 }
 
@@ -136,6 +155,22 @@ impl<T: Scalar> PointsBuf<T> {
     /// # Errors
     /// As for [`Points::new`].
     pub fn from_vec(data: Vec<T>, dimension: usize) -> Result<Self> {
+        Self::from_buffer(data.into(), dimension)
+    }
+
+    /// Takes a buffer of rows of `dimension` coordinates: a large one lies in huge pages.
+    ///
+    /// ```
+    /// use nearjoin::{Buffer, PointsBuf};
+    /// let mut data = Buffer::zeroed(6)?;
+    /// data.copy_from_slice(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    /// assert_eq!(PointsBuf::from_buffer(data, 2)?.as_points().row(1), [2.0, 3.0]);
+    /// # Ok::<(), nearjoin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Points::new`].
+    pub fn from_buffer(data: Buffer<T>, dimension: usize) -> Result<Self> {
         Points::new(&data, dimension)?;
         Ok(PointsBuf { data, dimension })
     }

@@ -1,0 +1,1 @@
+//! Results into files, while they are found.
