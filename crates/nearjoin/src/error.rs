@@ -121,6 +121,8 @@ pub enum Error {
     },
     /// A callback asked to stop.
     Stopped,
+    /// [`Monitor::cancel`](crate::Monitor::cancel) asked to stop.
+    Cancelled,
 }
 
 impl fmt::Display for Error {
@@ -188,6 +190,7 @@ impl fmt::Display for Error {
             ),
             Error::Threads { reason } => write!(f, "the threads could not be started: {reason}"),
             Error::Stopped => write!(f, "the callback asked to stop before the join was complete"),
+            Error::Cancelled => write!(f, "the join was cancelled before it was complete"),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::index::layout::Making;
 use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::{Metric, Threshold};
+use crate::monitor::{Monitor, Phase};
 use crate::options::{Device, DuplicateRemoval, Strategy};
 use crate::plan::{self, Decision, Detail, Shaping};
 use crate::points::Points;
@@ -50,6 +51,9 @@ pub struct EpsJoin {
     memory_limit: Option<u64>,
     directory_levels: usize,
     directory_fanout: usize,
+    monitor: Monitor,
+    /// Whether anybody looks at the monitor.
+    watched: bool,
 }
 
 impl EpsJoin {
@@ -67,6 +71,8 @@ impl EpsJoin {
             memory_limit: None,
             directory_levels: 3,
             directory_fanout: 16,
+            monitor: Monitor::new(),
+            watched: false,
         }
     }
 
@@ -122,6 +128,13 @@ impl EpsJoin {
         self
     }
 
+    /// Lets another thread watch the join, and stop it. Default: nobody watches.
+    pub fn monitor(mut self, monitor: &Monitor) -> Self {
+        self.monitor = monitor.clone();
+        self.watched = true;
+        self
+    }
+
     /// Plans the join of a set with itself.
     ///
     /// # Errors
@@ -153,6 +166,7 @@ impl EpsJoin {
     ) -> Result<Plan<'a, T>> {
         let start = Instant::now();
         self.check()?;
+        self.monitor.enter(Phase::Planning, 0);
         let threshold = Threshold::new(self.metric, self.eps)?;
         let simd = SimdLevel::detect()?;
         let pool = Pool::new(self.threads)?;
@@ -162,7 +176,8 @@ impl EpsJoin {
             fanout: self.directory_fanout,
             whole_cells: self.removal == DuplicateRemoval::Unicomp,
         };
-        let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit);
+        let threads = pool.threads();
+        let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit, threads);
         let planning = start.elapsed();
         Ok(Plan { options: self.clone(), left, right, threshold, simd, pool, decision, planning })
     }
@@ -224,17 +239,38 @@ impl<T: Scalar> Plan<'_, T> {
         self.decision.pairs()
     }
 
+    /// What each strategy would cost, the cheapest first: of these the plan has chosen.
+    pub fn estimates(&self) -> Vec<Estimate> {
+        let estimate =
+            |(strategy, seconds, distance_tests)| Estimate { strategy, seconds, distance_tests };
+        self.decision.costs().map(estimate).collect()
+    }
+
+    /// Bytes that the index will take at the most while it is built.
+    pub fn index_bytes(&self) -> u64 {
+        self.decision.budget.index
+    }
+
+    /// Bytes that the join may use beside its input.
+    pub fn memory_limit(&self) -> u64 {
+        self.decision.budget.limit
+    }
+
     /// Builds the index, joins, and fills the sink. A plan can be run again.
     ///
     /// # Errors
     /// If the index or the result does not fit the memory limit, the system refuses
     /// memory, or the sink stops the join.
     pub fn run<S: Sink<T>>(&self, sink: &mut S) -> Result<Stats> {
+        let monitor = &self.options.monitor;
         self.decision.budget.check_index()?;
+        monitor.check()?;
         let start = Instant::now();
+        monitor.enter(Phase::Indexing, 0);
         let join = self.pool.install(|| self.index())?;
         let mut stats = self.stats(start.elapsed(), join.bytes() as u64);
 
+        monitor.check()?;
         let start = Instant::now();
         sink.receive(&mut Execution {
             executor: &join,
@@ -247,6 +283,7 @@ impl<T: Scalar> Plan<'_, T> {
             budget: self.decision.budget,
             stats: &mut stats,
         })?;
+        monitor.check()?;
         stats.execute = start.elapsed();
         Ok(stats)
     }
@@ -301,6 +338,7 @@ impl<T: Scalar> Plan<'_, T> {
             narrow: narrow.map(|narrow| narrow.band),
             removal: self.options.removal,
             unit,
+            monitor: self.options.watched.then_some(&self.options.monitor),
         })
     }
 
@@ -363,12 +401,12 @@ impl<T: Scalar> fmt::Display for Plan<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "ε = {} ({}, {}), {} kernels on {} threads",
+            "ε = {} ({}, {}) on the cpu: {} threads, {} kernels",
             self.threshold.eps,
             self.options.metric,
             T::NAME,
-            self.simd,
             self.pool.threads(),
+            self.simd,
         )?;
         self.decision.fmt(f)
     }
@@ -381,6 +419,19 @@ impl<T: Scalar> fmt::Debug for Plan<'_, T> {
             .field("decision", &self.decision)
             .finish_non_exhaustive()
     }
+}
+
+/// What a strategy is expected to cost: right to a factor of about two, which is enough to
+/// choose by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Seconds to index the points and to count their neighbours.
+    pub seconds: f64,
+    /// Distances that would be computed.
+    pub distance_tests: f64,
 }
 
 /// Narrow columns: their origin, the largest distance from it, and ε in their terms.

@@ -22,12 +22,14 @@
 //! that one, bit for bit: distances are computed in the points' own type, dimension 0
 //! first, with fused multiply-add, and a pair matches when its distance is ≤ ε.
 
+mod curve;
 mod error;
 mod exec;
 mod index;
 mod join;
 mod memory;
 mod metric;
+mod monitor;
 mod options;
 pub mod oracle;
 mod plan;
@@ -37,11 +39,13 @@ pub mod sink;
 mod stats;
 mod summary;
 
+pub use curve::NeighborCurve;
 pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
-pub use join::{EpsJoin, Plan, count_pairs, eps_join, eps_join_between};
+pub use join::{EpsJoin, Estimate, Plan, count_pairs, eps_join, eps_join_between};
 pub use memory::Buffer;
 pub use metric::Metric;
+pub use monitor::{Monitor, Phase, Progress};
 pub use options::{Device, DuplicateRemoval, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use scalar::Scalar;

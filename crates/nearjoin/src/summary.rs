@@ -134,7 +134,7 @@ impl Summary {
 }
 
 /// Row `k` of `of` sampled ones, out of `len`.
-fn spread(k: usize, of: usize, len: usize) -> usize {
+pub(crate) fn spread(k: usize, of: usize, len: usize) -> usize {
     let jitter = (k as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     let (k, of, len) = (k as u128, of as u128, len as u128);
     let first = k * len / of;

@@ -19,6 +19,8 @@ pub(crate) struct Decision {
     pub(crate) chosen: Alternative,
     /// Whether the user named the strategy.
     pub(crate) named: bool,
+    /// Threads that share the work.
+    pub(crate) threads: usize,
     /// Every strategy with its cost, the cheapest first.
     pub(crate) alternatives: Vec<Alternative>,
     /// Expected neighbours per left point.
@@ -36,6 +38,7 @@ pub(crate) fn decide(
     wanted: Strategy,
     shaping: Shaping,
     memory_limit: Option<u64>,
+    threads: usize,
 ) -> Decision {
     let neighbors = estimate::neighbors(summary);
     let alternatives = choose::alternatives(summary, shaping, neighbors);
@@ -46,6 +49,7 @@ pub(crate) fn decide(
     Decision {
         chosen,
         named,
+        threads,
         alternatives,
         neighbors,
         budget,
@@ -60,6 +64,15 @@ impl Decision {
     /// Expected ordered pairs.
     pub(crate) fn pairs(&self) -> f64 {
         self.neighbors * self.points.0 as f64
+    }
+
+    /// Expected seconds, and distance tests, of each strategy.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
+        let points = self.points.0 as f64;
+        let seconds = 1e-9 * points / self.threads.max(1) as f64;
+        self.alternatives
+            .iter()
+            .map(move |a| (a.strategy, a.cost.per_query * seconds, a.cost.tests * points))
     }
 }
 
@@ -95,14 +108,10 @@ impl fmt::Display for Decision {
                 writeln!(f, "  ε-cells ordered by dimensions {first:?}")?;
             }
         }
-        writeln!(f, "estimated cost per point")?;
-        for Alternative { strategy, cost, .. } in &self.alternatives {
-            let mark = if *strategy == self.chosen.strategy { '*' } else { ' ' };
-            writeln!(
-                f,
-                "{mark} {strategy:<10} {:>12.0} ns {:>14.0} distance tests",
-                cost.per_query, cost.tests
-            )?;
+        writeln!(f, "estimated cost of indexing and counting")?;
+        for (strategy, seconds, tests) in self.costs() {
+            let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
+            writeln!(f, "{mark} {strategy:<10} {seconds:>12.3} s {tests:>12.3e} distance tests")?;
         }
         writeln!(
             f,

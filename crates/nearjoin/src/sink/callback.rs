@@ -117,6 +117,14 @@ impl<F> Callback<F> {
         self
     }
 
+    /// Whether a self-join delivers each pair once, under either of its points, and no
+    /// point with itself. Rows are then no longer complete. It has no effect on a join of
+    /// two sets. Default: no.
+    pub fn half(mut self, half: bool) -> Self {
+        self.request.once = half;
+        self
+    }
+
     /// Pairs in a block, at about which it is handed over; a row is never cut. Default:
     /// 65536.
     pub fn block_pairs(mut self, pairs: usize) -> Self {
@@ -135,7 +143,8 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         let workers = execution.executor.workers();
-        let (executor, request, most) = (execution.executor, self.request, self.block);
+        let (executor, most) = (execution.executor, self.block);
+        let request = Request { once: self.request.once && execution.is_self, ..self.request };
         let building: Vec<Mutex<Block<T>>> =
             (0..workers).map(|_| Mutex::new(Block::new())).collect();
         // Full blocks wait here; a worker with another one waits until there is room.

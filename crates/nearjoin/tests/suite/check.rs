@@ -174,6 +174,7 @@ impl<'a, T: Scalar> Case<'a, T> {
             None => both.into_iter().filter(|(left, right, _)| left < right).collect(),
         };
         check_pairs(plan, Pairs::new().half(true), &half, context);
+        check_half_blocks(plan, self.right.is_none(), &half, context);
     }
 }
 
@@ -250,6 +251,33 @@ fn check_callback<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &st
     let rows = rows.unwrap_or_else(|| panic!("{context}: a query never came"));
     assert_eq!(Answer::from_rows(&rows), *expected, "{context}: blocks");
     assert_eq!(stats.pairs, expected.pairs(), "{context}: blocks in the stats");
+}
+
+/// Blocks that hold each pair once, under either of its points.
+fn check_half_blocks<T: Scalar>(
+    plan: &Plan<'_, T>,
+    is_self: bool,
+    expected: &[(u32, u32, u64)],
+    context: &str,
+) {
+    let mut triples = Vec::new();
+    let mut sink = Callback::new(|block: &Block<T>| {
+        let mut distances = block.distances.iter();
+        for (query, neighbors) in block.iter() {
+            for (&neighbor, distance) in neighbors.iter().zip(distances.by_ref()) {
+                let turned = is_self && neighbor < query;
+                let (left, right) = if turned { (neighbor, query) } else { (query, neighbor) };
+                triples.push((left, right, bits(distance)));
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .half(true)
+    .distances(true);
+    let stats = plan.run(&mut sink).expect(context);
+    assert_eq!(stats.pairs, expected.len() as u64, "{context}: half blocks in the stats");
+    triples.sort_unstable();
+    assert_eq!(triples, expected, "{context}: half blocks");
 }
 
 /// Checks a sink of pairs, unsorted without distances and sorted with them.

@@ -9,5 +9,6 @@ mod conformance;
 mod data;
 mod determinism;
 mod errors;
+mod monitor;
 mod properties;
 mod simd;

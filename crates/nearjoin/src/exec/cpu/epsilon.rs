@@ -21,11 +21,18 @@ use crate::exec::{Emit, Executor, Request, Rows, Work};
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
 use crate::metric::Threshold;
+use crate::monitor::{Monitor, Phase};
 use crate::options::DuplicateRemoval;
 use crate::scalar::Scalar;
+use crate::summary::spread;
 
 /// The most queries in a block.
 const BLOCK: u32 = 16;
+
+/// Distance tests after which a thread tells the monitor of them: some milliseconds.
+const REPORT: u64 = 1 << 23;
+/// Blocks of queries whose candidates are counted to tell how much there is to do.
+const SAMPLES: usize = 512;
 
 /// An index built and ready to be joined.
 pub(crate) struct CpuJoin<'a, T> {
@@ -42,6 +49,8 @@ pub(crate) struct CpuJoin<'a, T> {
     pub(crate) removal: DuplicateRemoval,
     /// Queries per unit of work.
     pub(crate) unit: usize,
+    /// Who watches, if anybody does.
+    pub(crate) monitor: Option<&'a Monitor>,
 }
 
 /// Which pairs a pass looks at.
@@ -70,6 +79,8 @@ type Action<'a, T> = dyn Fn(&mut Worker<T>, Run, &BoxOf<T>) -> ControlFlow<()> +
 struct Worker<T> {
     number: usize,
     work: Work,
+    /// Of that work, what the monitor knows of.
+    reported: Work,
     scanner: Scanner<T>,
     prune: Prune<T>,
     runs: Vec<Run>,
@@ -109,20 +120,61 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// Runs `action` on every block of queries, on all threads.
     fn work(&self, pass: Pass, action: &Action<'_, T>) -> Work {
         let queue = Queue::new(self.queries().len(), self.unit);
+        if let Some(monitor) = self.monitor {
+            let phase = if pass.counting { Phase::Counting } else { Phase::Joining };
+            monitor.enter(phase, self.expected_tests(pass));
+            // What was cancelled stays so: a second pass over a part of the counts would
+            // find rows longer than their places.
+            if monitor.is_cancelled() {
+                return Work::default();
+            }
+        }
+        let watched: &Action<'_, T> = &|worker, block, bound| {
+            action(worker, block, bound)?;
+            worker.report(self.monitor, REPORT)
+        };
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
             while let Some(unit) = queue.take() {
-                if self.visit_unit(&mut worker, &mut recursion, unit, pass, action).is_break() {
+                if self.visit_unit(&mut worker, &mut recursion, unit, pass, watched).is_break() {
                     queue.close();
                 }
             }
+            // A cancelled queue is closed already.
+            let _ = worker.report(self.monitor, 0);
             worker.work.tests = worker.scanner.tests;
             worker.work
         });
         let mut total = Work::default();
         works.into_iter().for_each(|work| total += work);
         total
+    }
+
+    /// The distance tests of a pass, from the candidates of a sample of the queries.
+    fn expected_tests(&self, pass: Pass) -> u64 {
+        let queries = self.queries().len();
+        let blocks = queries.div_ceil(BLOCK as usize);
+        let samples = SAMPLES.min(blocks);
+        let mut worker = Worker::new(self, 0);
+        let mut recursion = ego::Recursion::default();
+        let tests = AtomicU64::new(0);
+        let asked = AtomicU64::new(0);
+        for sample in 0..samples {
+            // Units begin at multiples of a block, and so does this.
+            let start = spread(sample, samples, blocks) as u32 * BLOCK;
+            let unit = start..(start + BLOCK).min(queries as u32);
+            let _ =
+                self.visit_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
+                    let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
+                    let own = if pass.cover == Cover::Full { 0 } else { block.len() as u64 };
+                    tests.fetch_add((listed.sum::<u64>() + own) * block.len() as u64, Relaxed);
+                    asked.fetch_add(block.len() as u64, Relaxed);
+                    ControlFlow::Continue(())
+                });
+        }
+        let per_query = tests.into_inner() as f64 / asked.into_inner().max(1) as f64;
+        ((per_query * queries as f64) as u64).max(1)
     }
 
     /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
@@ -368,6 +420,7 @@ impl<T: Scalar> Worker<T> {
         Worker {
             number,
             work: Work::default(),
+            reported: Work::default(),
             scanner: Scanner::new(join, BLOCK as usize),
             prune: Prune::new(join.kernels, &join.threshold, dim),
             runs: Vec::new(),
@@ -376,6 +429,19 @@ impl<T: Scalar> Worker<T> {
             distances: vec![Vec::new(); BLOCK as usize],
             pairs: Vec::new(),
         }
+    }
+
+    /// Tells the monitor of the work since the last time, if it is more than `least` tests
+    /// or pairs, and breaks off when it says so.
+    fn report(&mut self, monitor: Option<&Monitor>, least: u64) -> ControlFlow<()> {
+        let Some(monitor) = monitor else { return ControlFlow::Continue(()) };
+        let tests = self.scanner.tests - self.reported.tests;
+        let pairs = self.work.pairs - self.reported.pairs;
+        if tests.max(pairs) >= least {
+            monitor.add(tests, pairs);
+            self.reported = Work { tests: self.scanner.tests, ..self.work };
+        }
+        if monitor.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Puts the ids of each row in ascending order, and the distances with them.
