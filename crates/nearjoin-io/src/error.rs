@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use crate::format::Format;
+
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -120,6 +122,18 @@ pub enum Error {
         /// What it said.
         source: nearjoin::Error,
     },
+}
+
+impl Error {
+    pub(crate) fn damaged(file: &str, format: Format, reason: impl ToString) -> Self {
+        Error::Damaged { file: file.to_owned(), format: format.name(), reason: reason.to_string() }
+    }
+
+    /// Something wrong with the file as a whole.
+    pub(crate) fn content(file: &str, problem: impl Into<String>) -> Self {
+        let (file, place) = (file.to_owned(), Place::default());
+        Error::Content { file, place, problem: problem.into() }
+    }
 }
 
 impl fmt::Display for Error {

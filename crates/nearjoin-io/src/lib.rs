@@ -11,4 +11,4 @@ pub mod write;
 
 pub use error::{Error, Place, Result};
 pub use format::{DType, Format, OutputFormat};
-pub use read::{Loaded, PointSet, Progress, ReadOptions, Source, read};
+pub use read::{Loaded, PointSet, Progress, ReadOptions, Source, read, read_bytes};

@@ -1,1 +1,34 @@
-//! Results into files, while they are found.
+//! Results into files: pairs, CSR arrays, degrees and points.
+//!
+//! A [`Target`] is a file in the making; it gets its name when it is complete. A
+//! [`PairWriter`] streams a table of pairs into it while the join goes on, an [`NpzCsr`] the
+//! rows of a CSR matrix; [`write_degrees`] and [`write_points`] write what is in memory.
+
+mod arrow;
+mod columns;
+mod csv;
+mod degrees;
+mod npy;
+mod npz;
+mod pairs;
+mod parquet;
+mod pipeline;
+mod points;
+mod table;
+mod target;
+
+pub use degrees::write_degrees;
+pub use npz::NpzCsr;
+pub use pairs::{PairColumns, PairWriter};
+pub use points::write_points;
+pub use target::{Target, remove_unfinished};
+
+/// What a finished file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Pairs, or rows of a table of degrees or points.
+    pub pairs: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}

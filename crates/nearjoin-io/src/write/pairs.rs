@@ -1,0 +1,320 @@
+//! Pairs as a table, streamed while they are found.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_select::take::take;
+use nearjoin::Scalar;
+use nearjoin::sink::Block;
+
+use super::columns;
+use super::parquet::Style;
+use super::table::{Rows, Sizes, Table, TableFormat};
+use super::target::Target;
+use super::Written;
+use crate::error::{Error, Place, Result};
+use crate::format::OutputFormat;
+
+/// What a table of pairs holds, and what writing it may use.
+#[derive(Clone, Debug)]
+pub struct PairColumns {
+    /// What names the left points, one value for each. `None`: their row numbers.
+    pub left: Option<ArrayRef>,
+    /// What names the right points. In a self-join, the same as `left`.
+    pub right: Option<ArrayRef>,
+    /// Whether there is a column of distances.
+    pub distances: bool,
+    /// Whether each pair of a self-join is handed in once, under either of its points: the
+    /// smaller row number then stands left.
+    pub half: bool,
+    /// Bytes that may be used for pairs that are not in the file yet.
+    pub memory: u64,
+    /// Threads that encode. 0: as many as the machine has cores.
+    pub threads: usize,
+}
+
+impl Default for PairColumns {
+    /// Row numbers, no distances, both directions, 256 MiB, all cores.
+    fn default() -> Self {
+        PairColumns {
+            left: None,
+            right: None,
+            distances: false,
+            half: false,
+            memory: 256 << 20,
+            threads: 0,
+        }
+    }
+}
+
+/// Writes pairs as a table with the columns `left`, `right` and, if asked for, `distance`,
+/// in the order in which they are handed in.
+///
+/// The calling thread only copies; other threads encode and write, and the caller waits
+/// when they are behind. Dropped before [`finish`](PairWriter::finish), it leaves no file.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use nearjoin::{EpsJoin, Points, sink::{Block, Callback}};
+/// use nearjoin_io::OutputFormat;
+/// use nearjoin_io::write::{PairColumns, PairWriter, Target};
+///
+/// let path = std::env::temp_dir().join("nearjoin-pairs.csv");
+/// let columns = PairColumns { distances: true, ..PairColumns::default() };
+/// let mut writer = PairWriter::new(Target::create(&path)?, OutputFormat::Csv, columns)?;
+///
+/// let points = Points::new(&[0.0, 0.5, 9.0], 1)?;
+/// let mut failure = None;
+/// let mut sink = Callback::new(|block: &Block<f64>| match writer.block(block) {
+///     Ok(()) => ControlFlow::Continue(()),
+///     Err(error) => {
+///         failure = Some(error);
+///         ControlFlow::Break(())
+///     }
+/// });
+/// EpsJoin::new(1.0).plan_self(&points)?.run(&mut sink.distances(true))?;
+/// assert_eq!(writer.finish()?.pairs, 2);
+/// assert_eq!(std::fs::read_to_string(&path)?, "left,right,distance\n0,1,0.5\n1,0,0.5\n");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PairWriter<T: Scalar> {
+    table: Table<Pairs<T>>,
+    filling: Pairs<T>,
+    /// Pairs in a batch.
+    most: usize,
+    pairs: u64,
+}
+
+impl<T: Scalar> PairWriter<T> {
+    /// A table in `target`.
+    ///
+    /// # Errors
+    /// If the format has no tables or cannot hold the ids, or the file cannot be written.
+    pub fn new(target: Target, format: OutputFormat, columns: PairColumns) -> Result<Self> {
+        let format = TableFormat::of(format, &target)?;
+        let PairColumns { left, right, distances, half, memory, threads } = columns;
+        let mut styles = Vec::new();
+        let mut fields = Vec::new();
+        // What a pair takes: as it was handed in, as columns, and encoded.
+        let scalar = if distances { size_of::<T>() } else { 0 };
+        let mut row_bytes = size_of::<u32>() + scalar;
+        let mut names = Vec::new();
+        for (ids, name) in [(left, "left"), (right, "right")] {
+            let ids = ids.map(|ids| plain(ids, name, &target)).transpose()?;
+            let (data_type, bytes, style) = match &ids {
+                None => (DataType::UInt32, size_of::<u32>(), Style::RowNumbers),
+                Some(ids) => {
+                    let bytes = ids.get_buffer_memory_size().div_ceil(ids.len().max(1));
+                    (ids.data_type().clone(), bytes, Style::Values)
+                }
+            };
+            let nullable = ids.as_ref().is_some_and(|ids| ids.null_count() > 0);
+            fields.push(Field::new(name, data_type, nullable));
+            styles.push(style);
+            row_bytes += 2 * bytes;
+            names.push(ids);
+        }
+        if distances {
+            fields.push(Field::new("distance", columns::data_type::<T>(), false));
+            styles.push(Style::Reals);
+            row_bytes += 2 * scalar;
+        }
+        let names: Arc<[Option<ArrayRef>; 2]> = match <[_; 2]>::try_from(names) {
+            Ok(names) => Arc::new(names),
+            Err(_) => unreachable!("there are two sides"),
+        };
+        if format == TableFormat::Csv {
+            // Digits take more than numbers.
+            row_bytes += 12 * fields.len();
+        }
+        let sizes = Sizes::within(format, fields.len(), row_bytes, threads, memory);
+        let schema = Arc::new(Schema::new(fields));
+        let table = Table::start(target, format, schema, &styles, sizes)?;
+        let filling = Pairs {
+            names,
+            half,
+            with_distances: distances,
+            runs: Vec::new(),
+            neighbors: Vec::new(),
+            distances: Vec::new(),
+        };
+        Ok(PairWriter { table, filling, most: sizes.rows, pairs: 0 })
+    }
+
+    /// Adds a block of rows, as a [`Callback`](nearjoin::sink::Callback) gets it.
+    ///
+    /// # Errors
+    /// With the first thing that went wrong since the last call. Nothing can be written
+    /// after that.
+    ///
+    /// # Panics
+    /// If there is to be a column of distances and the block has none.
+    pub fn block(&mut self, block: &Block<T>) -> Result<()> {
+        let distances = self.filling.with_distances.then_some(&block.distances[..]);
+        self.append(|row| block.queries[row], &block.offsets, &block.neighbors, distances)
+    }
+
+    /// Adds the rows `first`, `first + 1`, … of a CSR matrix: row `i` of them has the next
+    /// `offsets[i + 1] - offsets[i]` ids. `ids` and `distances` are those of these rows
+    /// alone, so `offsets` may begin anywhere.
+    ///
+    /// # Errors
+    /// As for [`block`](PairWriter::block).
+    ///
+    /// # Panics
+    /// If the slices do not have the lengths that `offsets` say, or there is to be a column
+    /// of distances and there are none.
+    pub fn rows(
+        &mut self,
+        first: u32,
+        offsets: &[u64],
+        ids: &[u32],
+        distances: Option<&[T]>,
+    ) -> Result<()> {
+        let distances = distances.filter(|_| self.filling.with_distances);
+        self.append(|row| first + row as u32, offsets, ids, distances)
+    }
+
+    fn append(
+        &mut self,
+        query: impl Fn(usize) -> u32,
+        offsets: &[u64],
+        ids: &[u32],
+        distances: Option<&[T]>,
+    ) -> Result<()> {
+        let (Some(begin), Some(end)) = (offsets.first(), offsets.last()) else { return Ok(()) };
+        assert_eq!(end - begin, ids.len() as u64, "as many ids as the offsets say");
+        if self.filling.with_distances {
+            let distances = distances.map(<[T]>::len);
+            assert_eq!(distances, Some(ids.len()), "as many distances as ids");
+        }
+        let mut copied = 0;
+        let mut at = 0;
+        for (row, ends) in offsets[1..].iter().enumerate() {
+            let row_end = (ends - begin) as usize;
+            while at < row_end {
+                let room = self.most - self.filling.neighbors.len() - (at - copied);
+                let step = room.min(row_end - at);
+                self.filling.runs.push((query(row), step as u32));
+                at += step;
+                if step == room {
+                    self.copy(copied..at, ids, distances);
+                    copied = at;
+                    self.send()?;
+                }
+            }
+        }
+        self.copy(copied..at, ids, distances);
+        Ok(())
+    }
+
+    fn copy(&mut self, range: core::ops::Range<usize>, ids: &[u32], distances: Option<&[T]>) {
+        self.pairs += range.len() as u64;
+        self.filling.neighbors.extend_from_slice(&ids[range.clone()]);
+        if let Some(distances) = distances {
+            self.filling.distances.extend_from_slice(&distances[range]);
+        }
+    }
+
+    /// Queues what was filled.
+    fn send(&mut self) -> Result<()> {
+        let empty = match self.table.spare() {
+            Some(mut spare) => {
+                spare.runs.clear();
+                spare.neighbors.clear();
+                spare.distances.clear();
+                spare
+            }
+            None => Pairs {
+                names: Arc::clone(&self.filling.names),
+                runs: Vec::new(),
+                neighbors: Vec::with_capacity(self.most),
+                distances: match self.filling.with_distances {
+                    true => Vec::with_capacity(self.most),
+                    false => Vec::new(),
+                },
+                ..self.filling
+            },
+        };
+        self.table.push(core::mem::replace(&mut self.filling, empty))
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// With the first thing that went wrong since the last call.
+    pub fn finish(mut self) -> Result<Written> {
+        if !self.filling.neighbors.is_empty() {
+            self.send()?;
+        }
+        let bytes = self.table.finish()?;
+        Ok(Written { pairs: self.pairs, bytes })
+    }
+}
+
+/// Ids as every format can hold them, one value a row.
+pub(super) fn plain(ids: ArrayRef, column: &str, target: &Target) -> Result<ArrayRef> {
+    let refuse = |problem| {
+        Err(Error::Content { file: target.name().into(), place: Place::column(column), problem })
+    };
+    let ids = match ids.as_any_dictionary_opt() {
+        Some(dictionary) => match take(dictionary.values(), dictionary.keys(), None) {
+            Ok(ids) => ids,
+            Err(e) => return refuse(format!("its dictionary cannot be read: {e}")),
+        },
+        None => ids,
+    };
+    match ids.data_type().is_nested() {
+        true => refuse(format!("ids of type {} cannot be written", ids.data_type())),
+        false => Ok(ids),
+    }
+}
+
+/// A batch of pairs as they were handed in.
+struct Pairs<T> {
+    /// What names the points of either side.
+    names: Arc<[Option<ArrayRef>; 2]>,
+    half: bool,
+    with_distances: bool,
+    /// Left points and how many of the neighbours are theirs.
+    runs: Vec<(u32, u32)>,
+    neighbors: Vec<u32>,
+    distances: Vec<T>,
+}
+
+impl<T: Scalar> Pairs<T> {
+    /// Row numbers of one side of all pairs.
+    fn side(&self, side: usize) -> Vec<u32> {
+        if side == 1 && !self.half {
+            return self.neighbors.clone();
+        }
+        let mut rows = Vec::with_capacity(self.neighbors.len());
+        let mut rest = &self.neighbors[..];
+        for &(query, count) in &self.runs {
+            let (neighbors, after) = rest.split_at(count as usize);
+            rest = after;
+            match (self.half, side) {
+                (false, _) => rows.resize(rows.len() + neighbors.len(), query),
+                (true, 0) => rows.extend(neighbors.iter().map(|&id| id.min(query))),
+                (true, _) => rows.extend(neighbors.iter().map(|&id| id.max(query))),
+            }
+        }
+        rows
+    }
+}
+
+impl<T: Scalar> Rows for Pairs<T> {
+    fn column(&self, column: usize) -> Result<ArrayRef, ArrowError> {
+        if column == 2 {
+            return Ok(columns::array(self.distances.clone()));
+        }
+        let rows = UInt32Array::from(self.side(column));
+        match &self.names[column] {
+            None => Ok(Arc::new(rows)),
+            Some(names) => take(names, &rows, None),
+        }
+    }
+}
