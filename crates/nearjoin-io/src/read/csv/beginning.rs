@@ -1,0 +1,216 @@
+//! What the first lines of a text say about the rest.
+
+use crate::error::{Error, Place, Result};
+use crate::read::ReadOptions;
+use crate::read::csv::field::is_number;
+use crate::read::csv::not_text;
+use crate::read::csv::record::{Record, Scan, blank_line};
+use crate::read::source::Input;
+
+/// How the text is to be read.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    pub(super) delimiter: u8,
+    /// The columns' names: the header, or `"0"`, `"1"`, …
+    pub(super) names: Vec<String>,
+    /// Whether the names stand in the file.
+    pub(super) header: bool,
+    /// Where the first row begins.
+    pub(super) start: u64,
+    /// The line of the first row, from 1.
+    pub(super) line: u64,
+}
+
+impl Beginning {
+    pub(super) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Self> {
+        const FIRST: u64 = 64 << 10;
+        const MOST: u64 = 64 << 20;
+        let mut length = FIRST;
+        loop {
+            let there = length.min(input.data.len());
+            let text = input.read(0, there as usize)?;
+            let complete = there == input.data.len();
+            if let Some(beginning) = Beginning::of(input, &text, complete, options)? {
+                return Ok(beginning);
+            }
+            if length >= MOST {
+                return Err(Error::Content {
+                    file: input.name.clone(),
+                    place: Place::default().on_line(1),
+                    problem: "the line is too long: is this a text file?".to_owned(),
+                });
+            }
+            length *= 8;
+        }
+    }
+
+    /// `None` if more text is needed.
+    fn of(
+        input: &Input<'_>,
+        text: &[u8],
+        complete: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<Self>> {
+        if memchr::memchr(0, text).is_some() {
+            return Err(not_text(input));
+        }
+        let mut at = if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 };
+        let mut line = 1;
+        while let Some(length) = blank_line(&text[at..], complete) {
+            at += length;
+            line += 1;
+        }
+        if at == text.len() && complete {
+            return Err(Error::content(&input.name, "the file has no lines"));
+        }
+        let text = &text[at..];
+        let delimiter = options.delimiter.unwrap_or_else(|| sniff_delimiter(text));
+        let mut record = Record::default();
+        let (length, ends) = match record.scan(text, delimiter, complete) {
+            Scan::Complete { length, line_ends } => (length, line_ends),
+            Scan::Incomplete => return Ok(None),
+            Scan::Unclosed => {
+                return Err(Error::Content {
+                    file: input.name.clone(),
+                    place: Place::default().on_line(line),
+                    problem: "a quote is opened and never closed".to_owned(),
+                });
+            }
+        };
+        if record.iter().any(|field| memchr::memchr(b'\r', field).is_some()) {
+            return Err(Error::content(
+                &input.name,
+                "its lines end in a carriage return alone: save it with line feeds",
+            ));
+        }
+        let header = options.header.unwrap_or_else(|| looks_like_header(&record, options));
+        let names = match header {
+            true => record
+                .iter()
+                .map(|name| String::from_utf8_lossy(name.trim_ascii()).into_owned())
+                .collect(),
+            false => (0..record.len()).map(|column| column.to_string()).collect(),
+        };
+        let (start, line) = match header {
+            true => (at + length, line + ends),
+            false => (at, line),
+        };
+        Ok(Some(Beginning { delimiter, names, header, start: start as u64, line }))
+    }
+}
+
+/// The delimiter that divides the first two lines into equally many fields; of several, the
+/// one that makes most.
+fn sniff_delimiter(text: &[u8]) -> u8 {
+    const CANDIDATES: [u8; 5] = [b',', b'\t', b';', b'|', b' '];
+    let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.next().unwrap_or_default();
+    let second = lines.next().filter(|line| !line.is_empty());
+    let mut best = (false, 0, b',');
+    for delimiter in CANDIDATES {
+        let count = count_delimiters(first, delimiter);
+        if count == 0 || (delimiter == b' ' && best.1 > 0) {
+            continue;
+        }
+        let agrees = second.is_none_or(|second| count_delimiters(second, delimiter) == count);
+        if (agrees, count) > (best.0, best.1) {
+            best = (agrees, count, delimiter);
+        }
+    }
+    best.2
+}
+
+/// Outside quotes; neighbouring spaces are one.
+fn count_delimiters(line: &[u8], delimiter: u8) -> usize {
+    let mut quoted = false;
+    let mut previous = 0;
+    let mut count = 0;
+    for &byte in line {
+        quoted ^= byte == b'"';
+        let again = delimiter == b' ' && previous == b' ';
+        count += usize::from(byte == delimiter && !quoted && !again);
+        previous = byte;
+    }
+    count
+}
+
+/// A line is a header if it holds a name that is asked for, or if a field that would be a
+/// coordinate is text. An empty field is no name: it may be a missing value.
+fn looks_like_header(first: &Record, options: &ReadOptions) -> bool {
+    let position = |name: &String| name.parse::<usize>().ok().filter(|&at| at < first.len());
+    let wanted = options.columns.iter().flatten().chain(&options.id);
+    for name in wanted.filter(|name| position(name).is_none()) {
+        if first.iter().any(|field| field.trim_ascii() == name.as_bytes() && !is_number(field)) {
+            return true;
+        }
+    }
+    let is_name = |field: &[u8]| !field.trim_ascii().is_empty() && !is_number(field);
+    match &options.columns {
+        Some(columns) => {
+            columns.iter().filter_map(position).any(|column| is_name(first.get(column)))
+        }
+        None => {
+            let id = options.id.as_ref().and_then(position);
+            (0..first.len()).any(|column| Some(column) != id && is_name(first.get(column)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::source::{Data, Progress};
+
+    fn beginning(text: &str, options: &ReadOptions) -> Beginning {
+        let progress = Progress::default();
+        let data = Data::Bytes(text.to_owned().into());
+        Beginning::read(&Input { name: "t".into(), data, progress: &progress }, options).unwrap()
+    }
+
+    #[test]
+    fn the_delimiter_is_seen() {
+        for (text, delimiter) in [
+            ("1,2\n3,4\n", b','),
+            ("1;2\n", b';'),
+            ("1\t2", b'\t'),
+            ("1|2\n3|4", b'|'),
+            ("1  2\n3 4", b' '),
+            ("x, y\n1, 2", b','),
+            ("a name,another name\n1,2\n", b','),
+            ("1,5;2,5\n1;2,5\n", b';'),
+            ("\"a;b;c\",d\n1,2\n", b','),
+            ("7\n8\n", b','),
+        ] {
+            assert_eq!(beginning(text, &ReadOptions::default()).delimiter, delimiter, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_header_is_seen() {
+        let header = |text: &str, columns: Option<&[&str]>, id: Option<&str>| {
+            let columns = columns.map(|names| names.iter().map(|name| name.to_string()).collect());
+            let id = id.map(str::to_owned);
+            beginning(text, &ReadOptions { columns, id, ..ReadOptions::default() }).header
+        };
+        assert!(header("x,y\n1,2\n", None, None));
+        assert!(!header("1,2\n1,2\n", None, None));
+        assert!(!header("nan,2\n1,2\n", None, None));
+        assert!(!header(" 1 ,\n1,2\n", None, None));
+        assert!(header("name,1,2\n", None, None));
+        assert!(!header("star,1,2\n", None, Some("0")));
+        assert!(header("name,1,2\n", None, Some("name")));
+        assert!(!header("star,1,2\n", Some(&["1", "2"]), None));
+        assert!(header("star,x,2\n", Some(&["1", "2"]), None));
+        assert!(header("star,x,2\n", Some(&["x"]), None));
+    }
+
+    #[test]
+    fn where_the_rows_begin() {
+        let seen = beginning("\u{feff}\r\n\n\"x\ny\" , z\r\n1,2\n", &ReadOptions::default());
+        assert_eq!((seen.start, seen.line), (18, 5));
+        assert_eq!(seen.names, ["x\ny", "z"]);
+        let seen = beginning("\n1,2\n", &ReadOptions::default());
+        assert_eq!((seen.start, seen.line), (1, 2));
+        assert_eq!(seen.names, ["0", "1"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Fields of a text: which become coordinates, and what is wrong with one that cannot.
+
+use crate::error::{Error, Place, Result};
+use crate::read::csv::beginning::Beginning;
+use crate::read::number::Coordinate;
+use crate::read::points::NOT_FINITE;
+use crate::read::source::Input;
+use crate::read::{ReadOptions, select};
+
+/// What becomes of the fields of every row.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) file: String,
+    names: Vec<String>,
+    /// For each field, which coordinate it is.
+    pub(super) coordinate: Vec<Option<usize>>,
+    /// For each coordinate, which field it is.
+    chosen: Vec<usize>,
+    /// The field that is the id.
+    pub(super) id: Option<usize>,
+    /// The line of row 0, where every row is a line.
+    pub(super) first_line: u64,
+    pub(super) delimiter: u8,
+}
+
+impl Fields {
+    pub(super) fn new(
+        input: &Input<'_>,
+        options: &ReadOptions,
+        beginning: &Beginning,
+    ) -> Result<Self> {
+        let (file, names) = (&input.name, &beginning.names);
+        let hint = |error| match error {
+            Error::Content { file, place, problem } if !beginning.header => {
+                let problem = format!("{problem} (no header was found in line 1)");
+                Error::Content { file, place, problem }
+            }
+            error => error,
+        };
+        let id = options.id.as_ref().map(|id| select::find(file, names, id));
+        let id = id.transpose().map_err(hint)?;
+        let chosen = match &options.columns {
+            Some(wanted) => select::find_all(file, names, wanted).map_err(hint)?,
+            None => (0..names.len()).filter(|column| Some(*column) != id).collect(),
+        };
+        if chosen.is_empty() {
+            return Err(Error::content(file, "there is no column of coordinates"));
+        }
+        let mut coordinate = vec![None; names.len()];
+        for (at, &column) in chosen.iter().enumerate() {
+            coordinate[column] = Some(at);
+        }
+        Ok(Fields {
+            file: file.clone(),
+            names: names.clone(),
+            coordinate,
+            chosen,
+            id,
+            first_line: beginning.line,
+            delimiter: beginning.delimiter,
+        })
+    }
+
+    pub(super) fn dimension(&self) -> usize {
+        self.chosen.len()
+    }
+
+    pub(super) fn coordinate_names(&self) -> Vec<String> {
+        self.chosen.iter().map(|&column| self.names[column].clone()).collect()
+    }
+
+    /// The error for a field that is no coordinate.
+    #[cold]
+    pub(super) fn refuse(&self, field: usize, text: &[u8], wrong: Wrong, at: Position) -> Error {
+        let place = Place::column(&self.names[field]).at(at.row).on_line(at.line);
+        let file = self.file.clone();
+        let text = String::from_utf8_lossy(text.trim_ascii());
+        let value = |value: String, problem: &str| Error::Value {
+            file: file.clone(),
+            place: place.clone(),
+            value,
+            problem: problem.to_owned(),
+        };
+        match wrong {
+            Wrong::Empty => Error::Content {
+                file: file.clone(),
+                place: place.clone(),
+                problem: "the field is empty".to_owned(),
+            },
+            Wrong::NotANumber => value(shorten(&text), "is not a number"),
+            Wrong::NotFinite => value(text.into_owned(), NOT_FINITE),
+            Wrong::TooLarge(kind) => {
+                value(text.into_owned(), &format!("is beyond the range of {kind}"))
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn refuse_id(&self, problem: &str, at: Position) -> Error {
+        let id = self.id.map(|id| self.names[id].clone());
+        let place = Place { column: id, ..Place::default() }.at(at.row).on_line(at.line);
+        Error::Content { file: self.file.clone(), place, problem: problem.to_owned() }
+    }
+
+    /// The error for a row with another number of fields.
+    #[cold]
+    pub(super) fn refuse_row(&self, fields: usize, at: Position) -> Error {
+        let expected = self.names.len();
+        let s = if fields == 1 { "" } else { "s" };
+        self.row_error(at, format!("the row has {fields} field{s}, the first line has {expected}"))
+    }
+
+    #[cold]
+    pub(super) fn blank(&self, at: Position) -> Error {
+        self.row_error(at, "the line is blank".to_owned())
+    }
+
+    pub(super) fn row_error(&self, at: Position, problem: String) -> Error {
+        let place = Place::row(at.row).on_line(at.line);
+        Error::Content { file: self.file.clone(), place, problem }
+    }
+}
+
+/// A row and its line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    pub(super) row: u64,
+    pub(super) line: u64,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Empty,
+    NotANumber,
+    NotFinite,
+    TooLarge(&'static str),
+}
+
+/// A coordinate, with blanks around it.
+pub(super) fn parse<T: Coordinate>(field: &[u8]) -> core::result::Result<T, Wrong> {
+    let field = field.trim_ascii();
+    if field.is_empty() {
+        return Err(Wrong::Empty);
+    }
+    match fast_float2::parse::<T, _>(field) {
+        Ok(number) if number.is_finite() => Ok(number),
+        Ok(_) if field.iter().any(u8::is_ascii_digit) => Err(Wrong::TooLarge(T::NAME)),
+        Ok(_) => Err(Wrong::NotFinite),
+        Err(_) => Err(Wrong::NotANumber),
+    }
+}
+
+pub(super) fn is_number(field: &[u8]) -> bool {
+    fast_float2::parse::<f64, _>(field.trim_ascii()).is_ok()
+}
+
+/// A field in quotes, cut where it is long.
+fn shorten(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_every_spelling() {
+        for (text, number) in [
+            ("1", 1.0),
+            (" +1.5\t", 1.5),
+            ("-.5", -0.5),
+            ("5.", 5.0),
+            ("1e3", 1000.0),
+            ("1E-3", 0.001),
+            ("-0", -0.0),
+            ("4.9e-324", 5e-324),
+            ("1.7976931348623157e308", f64::MAX),
+            ("9007199254740993", 9007199254740992.0),
+        ] {
+            assert_eq!(parse::<f64>(text.as_bytes()).map(f64::to_bits), Ok(f64::to_bits(number)));
+        }
+        assert_eq!(parse::<f32>(b"0.1"), Ok(0.1));
+        for (text, wrong) in [
+            ("", Wrong::Empty),
+            ("  ", Wrong::Empty),
+            ("x", Wrong::NotANumber),
+            ("1x", Wrong::NotANumber),
+            ("1,5", Wrong::NotANumber),
+            ("0x10", Wrong::NotANumber),
+            ("1_000", Wrong::NotANumber),
+            ("NaN", Wrong::NotFinite),
+            ("-inf", Wrong::NotFinite),
+            ("Infinity", Wrong::NotFinite),
+            ("1e999", Wrong::TooLarge("f64")),
+        ] {
+            assert_eq!(parse::<f64>(text.as_bytes()), Err(wrong), "{text:?}");
+        }
+        assert_eq!(parse::<f32>(b"1e39"), Err(Wrong::TooLarge("f32")));
+    }
+}
