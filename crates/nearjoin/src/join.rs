@@ -165,7 +165,7 @@ impl EpsJoin {
         right: Option<Points<'a, T>>,
     ) -> Result<Plan<'a, T>> {
         let start = Instant::now();
-        self.check()?;
+        self.check_options()?;
         self.monitor.enter(Phase::Planning, 0);
         let threshold = Threshold::new(self.metric, self.eps)?;
         let simd = SimdLevel::detect()?;
@@ -182,7 +182,23 @@ impl EpsJoin {
         Ok(Plan { options: self.clone(), left, right, threshold, simd, pool, decision, planning })
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether ε and the options are in range and the device is there: what a plan would
+    /// say, before there are points.
+    ///
+    /// ```
+    /// use nearjoin::{Device, EpsJoin};
+    /// assert!(EpsJoin::new(0.5).check::<f32>().is_ok());
+    /// assert!(EpsJoin::new(-1.0).check::<f32>().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`EpsJoin::plan_self`].
+    pub fn check<T: Scalar>(&self) -> Result<()> {
+        Threshold::<T>::new(self.metric, self.eps)?;
+        self.check_options()
+    }
+
+    fn check_options(&self) -> Result<()> {
         if let Device::Gpu | Device::Hybrid = self.device {
             let device = if self.device == Device::Gpu { "gpu" } else { "hybrid" };
             let reason = "this version has no GPU engine; use auto or cpu".into();
@@ -244,6 +260,22 @@ impl<T: Scalar> Plan<'_, T> {
         let estimate =
             |(strategy, seconds, distance_tests)| Estimate { strategy, seconds, distance_tests };
         self.decision.costs().map(estimate).collect()
+    }
+
+    /// Seconds that indexing and counting will take, and indexing and listing all neighbours
+    /// as CSR: right to a factor of about two.
+    pub fn estimated_seconds(&self) -> (f64, f64) {
+        self.decision.seconds()
+    }
+
+    /// The shape of the index, line by line.
+    pub fn index_shape(&self) -> Vec<String> {
+        self.decision.shape()
+    }
+
+    /// Threads that will work.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
     }
 
     /// Bytes that the index will take at the most while it is built.

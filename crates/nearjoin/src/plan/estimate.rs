@@ -19,6 +19,9 @@ const LOOKUP: f64 = 6.0;
 const BLOCK: f64 = 120.0;
 /// Comparing one group of sixteen boxes with a block, per dimension.
 const BOXES_PER_DIM: f64 = 2.5;
+/// Bringing a row of the result to its place, and a pair of it.
+pub(crate) const ROW: f64 = 50.0;
+pub(crate) const PAIR: f64 = 2.0;
 /// Queries in a full block.
 const QUERIES: f64 = 16.0;
 

@@ -9,6 +9,7 @@ use core::fmt;
 pub(crate) use budget::Budget;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 
+use crate::index::grid::Axis;
 use crate::options::Strategy;
 use crate::stats::bytes;
 use crate::summary::Summary;
@@ -66,6 +67,35 @@ impl Decision {
         self.neighbors * self.points.0 as f64
     }
 
+    /// Expected seconds to count, and to list all neighbours as CSR.
+    pub(crate) fn seconds(&self) -> (f64, f64) {
+        let share = 1e-9 / self.threads.max(1) as f64;
+        let count = self.chosen.cost.per_query * self.points.0 as f64 * share;
+        let written = self.points.0 as f64 * estimate::ROW + self.pairs() * estimate::PAIR;
+        (count, 1.3 * count + written * share)
+    }
+
+    /// The shape of the index, in words.
+    pub(crate) fn shape(&self) -> Vec<String> {
+        match &self.chosen.detail {
+            Detail::Brute => vec!["every point is a candidate".into()],
+            Detail::Directory(shape) => {
+                let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);
+                vec![format!("{levels} levels of {parts} parts over dimensions {dims:?}")]
+            }
+            Detail::Grid(shape) => {
+                let line = |axis: &Axis| {
+                    format!("dimension {}: {} cells of {:.6}", axis.dim, axis.cells, axis.width)
+                };
+                shape.axes.iter().map(line).collect()
+            }
+            Detail::Ego(dims) => {
+                let first: Vec<_> = dims.iter().take(8).collect();
+                vec![format!("ε-cells ordered by dimensions {first:?}")]
+            }
+        }
+    }
+
     /// Expected seconds, and distance tests, of each strategy.
     pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
         let points = self.points.0 as f64;
@@ -85,28 +115,8 @@ impl fmt::Display for Decision {
         }
         let why = if self.named { "as asked" } else { "cheapest by estimate" };
         writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
-        match &self.chosen.detail {
-            Detail::Brute => writeln!(f, "  every point is a candidate")?,
-            Detail::Directory(shape) => writeln!(
-                f,
-                "  {} levels of {} parts over dimensions {:?}",
-                shape.dims.len(),
-                shape.fanout,
-                shape.dims
-            )?,
-            Detail::Grid(shape) => {
-                for axis in &shape.axes {
-                    writeln!(
-                        f,
-                        "  dimension {}: {} cells of {:.6}",
-                        axis.dim, axis.cells, axis.width
-                    )?;
-                }
-            }
-            Detail::Ego(dims) => {
-                let first: Vec<_> = dims.iter().take(8).collect();
-                writeln!(f, "  ε-cells ordered by dimensions {first:?}")?;
-            }
+        for line in self.shape() {
+            writeln!(f, "  {line}")?;
         }
         writeln!(f, "estimated cost of indexing and counting")?;
         for (strategy, seconds, tests) in self.costs() {
