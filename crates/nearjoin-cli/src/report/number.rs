@@ -1,0 +1,147 @@
+//! Numbers as people read them.
+
+/// An exact count with its thousands apart: `50,264,910`.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An estimate, to three figures: `812`, `49.8 M`, `1.2e21`; a dash where there is none.
+pub(crate) fn estimate(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if (1000.0..9999.5).contains(&value) {
+        return count(value.round() as u64);
+    }
+    let (scale, unit) = match size {
+        _ if size >= 9.995e17 => return format!("{value:.1e}"),
+        _ if size >= 9.995e14 => (1e15, " P"),
+        _ if size >= 9.995e11 => (1e12, " T"),
+        _ if size >= 9.995e8 => (1e9, " G"),
+        _ if size >= 9.995e5 => (1e6, " M"),
+        _ if size >= 9999.5 => (1e3, " k"),
+        _ => (1.0, ""),
+    };
+    format!("{}{unit}", figures(value / scale, 3))
+}
+
+/// A time, to three figures: `12.3 ms`, `0.41 s`, `2.6 min`; a dash where there is none.
+pub(crate) fn seconds(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let (scale, unit) = match value {
+        _ if value >= 2.0 * 86_400.0 => (86_400.0, "days"),
+        _ if value >= 2.0 * 3600.0 => (3600.0, "h"),
+        _ if value >= 120.0 => (60.0, "min"),
+        _ if value >= 0.0995 || value <= 0.0 => (1.0, "s"),
+        _ if value >= 9.995e-4 => (1e-3, "ms"),
+        _ if value >= 9.995e-7 => (1e-6, "µs"),
+        _ => (1e-9, "ns"),
+    };
+    format!("{} {unit}", figures(value / scale, 3))
+}
+
+/// A size in powers of 1024, to three figures: `117 MiB`.
+pub(crate) fn bytes(value: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut size = value as f64;
+    let mut unit = 0;
+    while size >= 1023.5 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", figures(size, 3), UNITS[unit])
+}
+
+/// One number against another: `+0.9 %`, `−12 %`, `4.1 times as many`.
+pub(crate) fn difference(estimated: f64, actual: f64) -> Option<String> {
+    if estimated <= 0.0 || actual <= 0.0 || !estimated.is_finite() {
+        return None;
+    }
+    let ratio = actual / estimated;
+    Some(if ratio >= 2.0 {
+        format!("{} times as many", figures(ratio, 2))
+    } else if ratio <= 0.5 {
+        format!("{} times fewer", figures(1.0 / ratio, 2))
+    } else {
+        let percent = figures((ratio - 1.0).abs() * 100.0, 2);
+        let sign = if ratio < 1.0 { "−" } else { "+" };
+        format!("{sign}{percent} %")
+    })
+}
+
+/// `value` to so many significant figures, without an exponent or trailing zeros.
+pub(crate) fn figures(value: f64, figures: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
+    }
+    let whole = value.abs().log10().floor() as i32 + 1;
+    let decimals = (figures as i32 - whole).clamp(0, 300) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        let counts = [0, 7, 999, 1000, 50_264_910, u64::MAX].map(count);
+        assert_eq!(counts, ["0", "7", "999", "1,000", "50,264,910", "18,446,744,073,709,551,615"]);
+    }
+
+    #[test]
+    fn estimates_have_three_figures() {
+        let values = [0.0, 0.25, 812.0, 9999.0, 49_800_000.0, 999_999.0, 6.7e10, 1e300];
+        assert_eq!(
+            values.map(estimate),
+            ["0", "0.25", "812", "9,999", "49.8 M", "1 M", "67 G", "1.0e300"]
+        );
+        assert_eq!(estimate(f64::INFINITY), "–");
+    }
+
+    #[test]
+    fn times_and_sizes_choose_their_unit() {
+        assert_eq!(
+            [0.0, 3.2e-8, 1.5e-5, 0.0123, 0.41, 12.34, 156.0, 1e4, 1e6].map(seconds),
+            [
+                "0 s",
+                "32 ns",
+                "15 µs",
+                "12.3 ms",
+                "0.41 s",
+                "12.3 s",
+                "2.6 min",
+                "2.78 h",
+                "11.6 days"
+            ]
+        );
+        assert_eq!(seconds(f64::NAN), "–");
+        assert_eq!([0, 1023, 122_683_392].map(bytes), ["0 B", "1023 B", "117 MiB"]);
+        assert_eq!(bytes(u64::MAX), "16 EiB");
+    }
+
+    #[test]
+    fn differences_read_as_sentences() {
+        assert_eq!(difference(100.0, 101.0).as_deref(), Some("+1 %"));
+        assert_eq!(difference(100.0, 88.0).as_deref(), Some("−12 %"));
+        assert_eq!(difference(100.0, 410.0).as_deref(), Some("4.1 times as many"));
+        assert_eq!(difference(410.0, 100.0).as_deref(), Some("4.1 times fewer"));
+        assert_eq!(difference(0.0, 100.0), None);
+    }
+}
