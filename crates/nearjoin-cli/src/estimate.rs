@@ -1,0 +1,139 @@
+//! `nearjoin estimate`: which ε gives how many neighbours, so that nobody guesses ε.
+
+use nearjoin::{EpsJoin, NeighborCurve, PointsBuf};
+use nearjoin_io::DType;
+
+use crate::args::{self, When};
+use crate::failure::{Failure, Result, say, tell};
+use crate::interrupt;
+use crate::load::{Held, Sides};
+use crate::options::{self, Bytes};
+use crate::plot;
+use crate::progress::{Board, Shown};
+use crate::report::estimate as rounded;
+use crate::system;
+
+pub(crate) fn run(args: &args::Estimate) -> Result {
+    let sources = options::sources(&args.input)?;
+    if let Some(wrong) = args.neighbors.iter().find(|n| !(n.is_finite() && **n > 0.0)) {
+        return Err(Failure::usage(format!("--neighbors {wrong}: it must be more than 0")));
+    }
+    let board = Board::default();
+    interrupt::watch(&board.monitor);
+    let shown = Shown::new(&board, When::Auto, args.quiet, false);
+    let sides = Sides::load(&sources, &board)?;
+    board.joining(1, None);
+    let answer = match sides.dtype() {
+        DType::F32 => table::<f32>(args, &sides),
+        DType::F64 => table::<f64>(args, &sides),
+    }?;
+    drop(shown);
+    say(answer)
+}
+
+fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
+    let held = |set| T::held(set).map(PointsBuf::as_points);
+    let Some(left) = held(&sides.left.points) else { return Ok(String::new()) };
+    let right = sides.right.as_ref().and_then(|right| held(&right.points));
+    let curve = match &right {
+        None => NeighborCurve::of_self(&left, args.metric),
+        Some(right) => NeighborCurve::of(&left, right, args.metric),
+    }?;
+    let mut lines = vec![format!(
+        "{:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",
+        "neighbours", "ε", "pairs", "as CSR", "to count", "to list"
+    )];
+    let mut marks = Vec::new();
+    for &wanted in &args.neighbors {
+        let Some(eps) = curve.eps(wanted) else {
+            lines.push(format!("{wanted:>12} {:>14}", "more than there are points"));
+            continue;
+        };
+        let mut join = EpsJoin::new(eps).metric(args.metric);
+        if let Some(threads) = args.threads {
+            join = join.threads(threads.0 as usize);
+        }
+        let plan = match &right {
+            None => join.plan_self(&left),
+            Some(right) => join.plan(&left, right),
+        }?;
+        let pairs = wanted * left.len() as f64;
+        let (count, list) = plan.estimated_seconds();
+        lines.push(format!(
+            "{wanted:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",
+            significant(eps),
+            rounded(pairs),
+            Bytes((pairs * 4.0 + left.len() as f64 * 8.0) as u64).to_string(),
+            duration(count),
+            duration(list),
+        ));
+        marks.push((eps, wanted, wanted.to_string()));
+    }
+    if args.plot {
+        let (width, height) = system::terminal();
+        let points = around(&curve.points().collect::<Vec<_>>(), &marks);
+        lines.push(String::new());
+        lines.push(plot::curve(
+            &points,
+            &marks,
+            width.min(100),
+            height.clamp(12, 24),
+            !system::speaks_unicode(),
+        ));
+    }
+    if !args.quiet {
+        let of = sides.left.columns.join(", ");
+        tell(format!("{} points of {of}, sampled", options::grouped(left.len() as u64)));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// The part of the curve that is worth looking at: one neighbour to all of them, and what was
+/// asked for.
+fn around(points: &[(f64, f64)], marks: &[(f64, f64, String)]) -> Vec<(f64, f64)> {
+    let least = marks.iter().map(|mark| mark.1 / 4.0).fold(1.0, f64::min);
+    points.iter().copied().filter(|point| point.1 >= least).collect()
+}
+
+/// Four significant digits.
+fn significant(value: f64) -> String {
+    if value == 0.0 || (1e-4..1e6).contains(&value) {
+        let digits = if value == 0.0 { 0 } else { 3 - value.log10().floor() as i32 };
+        format!("{value:.*}", digits.clamp(0, 8) as usize)
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => "< 1 ms".into(),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits() {
+        assert_eq!(significant(0.0), "0");
+        assert_eq!(significant(0.112_837), "0.1128");
+        assert_eq!(significant(123.456), "123.5");
+        assert_eq!(significant(0.000_012_345), "1.234e-5");
+        assert_eq!(significant(12_345_678.0), "1.235e7");
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration(0.0002), "< 1 ms");
+        assert_eq!(duration(0.25), "250 ms");
+        assert_eq!(duration(12.34), "12.3 s");
+        assert_eq!(duration(600.0), "10 min");
+        assert_eq!(duration(9000.0), "2.5 h");
+    }
+}

@@ -1,0 +1,92 @@
+//! The points of both sides, in one type.
+
+use nearjoin::PointsBuf;
+use nearjoin_io::{DType, Loaded, PointSet, ReadOptions, Source};
+
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::progress::Board;
+
+/// What was read: one side, or two of the same dimension and type.
+#[derive(Debug)]
+pub(crate) struct Sides {
+    pub(crate) left: Loaded,
+    pub(crate) right: Option<Loaded>,
+}
+
+impl Sides {
+    /// Reads one file or two. Where their types differ, both become `f64`.
+    pub(crate) fn load(sources: &[(Source, ReadOptions)], board: &Board) -> Result<Self> {
+        let mut sides = Vec::new();
+        for (source, options) in sources {
+            let progress = board.loading(&source.to_string());
+            sides.push(nearjoin_io::read(source, options, &progress)?);
+            if interrupt::pressed() {
+                return Err(Failure::Interrupted);
+            }
+        }
+        let mut sides = sides.into_iter();
+        let (left, right) = (sides.next(), sides.next());
+        let Some(left) = left else {
+            return Err(Failure::usage("there is nothing to read"));
+        };
+        Sides { left, right }.agreed()
+    }
+
+    fn agreed(self) -> Result<Self> {
+        let Some(right) = &self.right else { return Ok(self) };
+        if self.left.points.dimension() != right.points.dimension() {
+            return Err(Failure::failed(format!(
+                "the left points have {} coordinates ({}) and the right points {} ({}): choose as \
+                 many on both sides with --columns and --right-columns",
+                self.left.points.dimension(),
+                self.left.columns.join(", "),
+                right.points.dimension(),
+                right.columns.join(", ")
+            )));
+        }
+        if self.left.points.dtype() == right.points.dtype() {
+            return Ok(self);
+        }
+        let widen = |mut side: Loaded| -> Result<Loaded> {
+            side.points = side.points.into_f64()?;
+            Ok(side)
+        };
+        let left = widen(self.left)?;
+        let right = self.right.map(widen).transpose()?;
+        Ok(Sides { left, right })
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.left.points.dtype()
+    }
+
+    /// Bytes of all coordinates in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.left.points.bytes() + self.right.as_ref().map_or(0, |right| right.points.bytes())
+    }
+}
+
+/// A type of coordinates that a [`PointSet`] may hold.
+pub(crate) trait Held: nearjoin::Scalar {
+    /// The points, if they are of this type.
+    fn held(points: &PointSet) -> Option<&PointsBuf<Self>>;
+}
+
+impl Held for f32 {
+    fn held(points: &PointSet) -> Option<&PointsBuf<f32>> {
+        match points {
+            PointSet::F32(points) => Some(points),
+            PointSet::F64(_) => None,
+        }
+    }
+}
+
+impl Held for f64 {
+    fn held(points: &PointSet) -> Option<&PointsBuf<f64>> {
+        match points {
+            PointSet::F64(points) => Some(points),
+            PointSet::F32(_) => None,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Numbers as people write them, and the options that the arguments stand for.
+
+use core::fmt;
+use core::str::FromStr;
+use std::path::{Path, PathBuf};
+
+use nearjoin_io::{DType, Format, OutputFormat, ReadOptions, Source};
+
+use crate::args;
+use crate::failure::{Failure, Result};
+
+/// A count: `2000000`, `2_000_000` or `2e6`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl FromStr for Number {
+    type Err = String;
+
+    fn from_str(text: &str) -> core::result::Result<Self, String> {
+        let plain = text.replace('_', "");
+        if let Ok(number) = plain.parse() {
+            return Ok(Number(number));
+        }
+        match plain.parse::<f64>() {
+            Ok(x) if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Ok(Number(x as u64)),
+            _ => Err("it must be a whole number, as in 2000000 or 2e6".into()),
+        }
+    }
+}
+
+/// Bytes: `4GiB`, `500MB`, `1.5G` or `4294967296`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> core::result::Result<Self, String> {
+        let wrong = || "it must be a number of bytes, as in 4GiB, 500MB or 1000000".to_string();
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" => 1u64,
+            "kb" => 1000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        let value: f64 = digits.trim().parse().map_err(|_| wrong())?;
+        let bytes = value * unit as f64;
+        if !(bytes >= 0.0 && bytes < u64::MAX as f64) {
+            return Err(wrong());
+        }
+        Ok(Bytes(bytes as u64))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// `1.50 GiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let mut value = self.0 as f64;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        if unit == 0 { write!(f, "{} B", self.0) } else { write!(f, "{value:.2} {}", UNITS[unit]) }
+    }
+}
+
+/// A whole number with thousands apart: `50,264,910`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Where the answer goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// A number on standard output.
+    Count,
+    /// The number of neighbours of each point.
+    Degrees(Place),
+    /// All pairs.
+    Pairs(Place),
+}
+
+/// A file, or CSV on standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Stdout,
+    File(PathBuf, OutputFormat),
+}
+
+impl Output {
+    pub(crate) fn new(output: &args::Output, input: &args::Input) -> Result<Self> {
+        if output.count {
+            return Ok(Output::Count);
+        }
+        let place = match &output.output {
+            None => Place::Stdout,
+            Some(path) if path == Path::new("-") => Place::Stdout,
+            Some(path) => Place::File(path.clone(), output_format(path)?),
+        };
+        if let Place::File(path, _) = &place {
+            for source in [Some(&input.left), input.right.as_ref()].into_iter().flatten() {
+                if is_same_file(path, source) {
+                    return Err(Failure::usage(format!(
+                        "{} is both an input and the output: write to another file",
+                        path.display()
+                    )));
+                }
+            }
+            if let (Place::File(_, OutputFormat::Npz), Some(id)) = (&place, &input.id) {
+                return Err(Failure::usage(format!(
+                    "{}: npz holds row numbers, not the values of the column {id:?}: leave --id \
+                     out, or write .parquet, .arrow or .csv",
+                    path.display()
+                )));
+            }
+        }
+        Ok(if output.degrees { Output::Degrees(place) } else { Output::Pairs(place) })
+    }
+
+    /// Whether the answer takes standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        match self {
+            Output::Count => true,
+            Output::Degrees(place) | Output::Pairs(place) => *place == Place::Stdout,
+        }
+    }
+}
+
+fn output_format(path: &Path) -> Result<OutputFormat> {
+    match OutputFormat::of(path) {
+        Some(format) => Ok(format),
+        None => Err(Failure::usage(format!(
+            "{}: the name of the output must end in .parquet, .arrow, .csv or .npz",
+            path.display()
+        ))),
+    }
+}
+
+/// Whether two paths lead to one file. A file that is not there is no other.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// What to read: the left points, and the right ones where there are two sets.
+pub(crate) fn sources(input: &args::Input) -> Result<Vec<(Source, ReadOptions)>> {
+    if input.left == Path::new("-") && input.right.as_deref() == Some(Path::new("-")) {
+        let message = "standard input can be read only once: give one of the two sets as a file";
+        return Err(Failure::usage(message));
+    }
+    let left = ReadOptions {
+        format: input.format.map(Format::from),
+        columns: input.columns.clone(),
+        id: input.id.clone(),
+        dtype: input.dtype.map(DType::from),
+        delimiter: input.delimiter,
+        header: match input.header {
+            args::Header::Auto => None,
+            args::Header::Yes => Some(true),
+            args::Header::No => Some(false),
+        },
+    };
+    let right = ReadOptions {
+        columns: input.right_columns.clone().or_else(|| left.columns.clone()),
+        id: input.right_id.clone().or_else(|| left.id.clone()),
+        ..left.clone()
+    };
+    let mut sources = vec![(source(&input.left), left)];
+    sources.extend(input.right.as_ref().map(|path| (source(path), right)));
+    Ok(sources)
+}
+
+fn source(path: &Path) -> Source {
+    if path == Path::new("-") { Source::Stdin } else { Source::File(path.to_path_buf()) }
+}
+
+impl From<args::Type> for DType {
+    fn from(dtype: args::Type) -> Self {
+        match dtype {
+            args::Type::F32 => DType::F32,
+            args::Type::F64 => DType::F64,
+        }
+    }
+}
+
+impl From<args::InputFormat> for Format {
+    fn from(format: args::InputFormat) -> Self {
+        match format {
+            args::InputFormat::Parquet => Format::Parquet,
+            args::InputFormat::Arrow => Format::Arrow,
+            args::InputFormat::Csv => Format::Csv,
+            args::InputFormat::Npy => Format::Npy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_as_people_write_them() {
+        assert_eq!("2e6".parse(), Ok(Number(2_000_000)));
+        assert_eq!("2_000".parse(), Ok(Number(2000)));
+        assert_eq!("18446744073709551615".parse(), Ok(Number(u64::MAX)));
+        for wrong in ["", "-1", "1.5", "many", "1e30", "nan"] {
+            assert!(wrong.parse::<Number>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bytes_as_people_write_them() {
+        assert_eq!("4GiB".parse(), Ok(Bytes(4 << 30)));
+        assert_eq!("1.5g".parse(), Ok(Bytes(3 << 29)));
+        assert_eq!("500 MB".parse(), Ok(Bytes(500_000_000)));
+        assert_eq!("123".parse(), Ok(Bytes(123)));
+        for wrong in ["", "GiB", "-1", "4 bananas", "nan", "1e40"] {
+            assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
+        }
+        assert_eq!(Bytes(3 << 29).to_string(), "1.50 GiB");
+        assert_eq!(Bytes(10).to_string(), "10 B");
+    }
+
+    #[test]
+    fn thousands_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(50_264_910), "50,264,910");
+    }
+}

@@ -1,0 +1,67 @@
+//! `--stats`: what happened, as JSON of a documented shape (`docs/stats.md`).
+
+use serde_json::{Value, json};
+
+use crate::output::Outcome;
+
+/// The version of the shape: it changes when a field changes its meaning or goes.
+pub(crate) const SCHEMA: &str = "nearjoin-stats-1";
+
+/// What is known beside the outcome.
+pub(crate) struct Run<'a> {
+    pub(crate) points: (usize, usize),
+    pub(crate) is_self: bool,
+    pub(crate) dimension: usize,
+    pub(crate) dtype: String,
+    pub(crate) eps: f64,
+    pub(crate) metric: String,
+    pub(crate) strategy: String,
+    pub(crate) simd: String,
+    pub(crate) threads: usize,
+    /// Seconds.
+    pub(crate) load: f64,
+    pub(crate) plan: f64,
+    pub(crate) total: f64,
+    pub(crate) input_bytes: u64,
+    pub(crate) peak_bytes: Option<u64>,
+    pub(crate) outcome: &'a Outcome,
+}
+
+impl Run<'_> {
+    pub(crate) fn json(&self) -> Value {
+        let outcome = self.outcome;
+        let (left, right) = self.points;
+        json!({
+            "schema": SCHEMA,
+            "version": env!("CARGO_PKG_VERSION"),
+            "pairs": outcome.pairs,
+            "points": { "left": left, "right": right },
+            "self_join": self.is_self,
+            "dimension": self.dimension,
+            "dtype": self.dtype,
+            "eps": self.eps,
+            "metric": self.metric,
+            "strategy": self.strategy,
+            "device": "cpu",
+            "simd": self.simd,
+            "threads": self.threads,
+            "distance_tests": outcome.distance_tests,
+            "pairs_taken": outcome.pairs_taken,
+            "parts": outcome.parts,
+            "seconds": {
+                "load": self.load,
+                "plan": self.plan,
+                "index": outcome.index,
+                "execute": outcome.join,
+                "write": outcome.write,
+                "total": self.total,
+            },
+            "bytes": {
+                "input": self.input_bytes,
+                "index": outcome.index_bytes,
+                "result": outcome.written.map_or(0, |written| written.bytes),
+                "peak": self.peak_bytes,
+            },
+        })
+    }
+}

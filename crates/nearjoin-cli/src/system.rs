@@ -1,0 +1,130 @@
+//! What the system says of itself and of this process.
+
+use std::fs;
+
+/// The most memory that this process has had, in bytes; unknown other than on Linux.
+pub(crate) fn peak_memory() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// Memory of the machine, and what of it is available, in bytes.
+pub(crate) fn memory() -> Option<(u64, u64)> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    Some((kilobytes(&info, "MemTotal:")?, kilobytes(&info, "MemAvailable:")?))
+}
+
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// The name of the processor.
+pub(crate) fn processor() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+/// What is known of an NVIDIA GPU: its driver's version, and the devices by name.
+pub(crate) struct Nvidia {
+    pub(crate) driver: String,
+    pub(crate) devices: Vec<String>,
+}
+
+/// The NVIDIA driver, if it is loaded; else the reason why there is none.
+pub(crate) fn nvidia() -> Result<Nvidia, String> {
+    let driver = fs::read_to_string("/proc/driver/nvidia/version")
+        .map_err(|_| "no NVIDIA driver is loaded".to_string())?;
+    let version = |line: &str| {
+        let words = line.split_whitespace();
+        words
+            .into_iter()
+            .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+            .map(str::to_string)
+    };
+    let driver = driver.lines().next().and_then(version).unwrap_or_else(|| "unknown".into());
+    let folders = fs::read_dir("/proc/driver/nvidia/gpus").map(|folders| folders.flatten());
+    let name = |folder: fs::DirEntry| {
+        let text = fs::read_to_string(folder.path().join("information")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+        Some(line.trim().to_string())
+    };
+    let devices: Vec<_> =
+        folders.map(|folders| folders.filter_map(name).collect()).unwrap_or_default();
+    if devices.is_empty() {
+        return Err(format!("the NVIDIA driver {driver} is loaded but has no device"));
+    }
+    Ok(Nvidia { driver, devices })
+}
+
+/// Columns and lines of the terminal, or what a plain one has.
+pub(crate) fn terminal() -> (usize, usize) {
+    let size = terminal_size::terminal_size();
+    size.map_or((80, 24), |(width, height)| (usize::from(width.0), usize::from(height.0)))
+}
+
+/// Whether the terminal shows characters beyond ASCII, as far as its locale says.
+pub(crate) fn speaks_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// The command line, as a shell would need it.
+pub(crate) fn command_line() -> String {
+    let quoted = |argument: String| {
+        let plain = |c: char| c.is_alphanumeric() || "-_./,=+:@%".contains(c);
+        match !argument.is_empty() && argument.chars().all(plain) {
+            true => argument,
+            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        }
+    };
+    let arguments =
+        std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    std::iter::once("nearjoin".to_string()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// The date and the time in UTC, as in `2026-11-15 16:05 UTC`.
+pub(crate) fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let minutes = since.map_or(0, |since| since.as_secs()) / 60;
+    let (year, month, day) = date(minutes / (24 * 60));
+    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// Year, month and day of a number of days since 1970.
+fn date(mut days: u64) -> (u64, usize, u64) {
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    (year, month + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_772), (2026, 11, 15));
+    }
+}

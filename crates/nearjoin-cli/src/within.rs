@@ -1,0 +1,144 @@
+//! `nearjoin within`: load → plan → join into the output → tell.
+
+use nearjoin::{EpsJoin, PointsBuf};
+use nearjoin_io::write::{PairColumns, Target};
+use nearjoin_io::{DType, Loaded};
+
+use crate::args;
+use crate::failure::{Failure, Result, say, tell};
+use crate::interrupt;
+use crate::load::{Held, Sides};
+use crate::options::{self, Bytes, Output};
+use crate::output::{self, Job};
+use crate::progress::{Board, Shown};
+use crate::telling::{self, About, Timeline};
+
+/// What a writer of pairs may use, if the memory limit leaves it as much.
+const WRITER_MEMORY: u64 = 256 << 20;
+
+pub(crate) fn run(args: &args::Within) -> Result {
+    let output = Output::new(&args.output, &args.input)?;
+    let sources = options::sources(&args.input)?;
+    let telling = &args.telling;
+    check(args, &output)?;
+
+    let board = Board::default();
+    interrupt::watch(&board.monitor);
+    let writer_memory = writer_memory(args, &output);
+    let join = join(args, &board, writer_memory);
+    join.check::<f64>()?;
+
+    // Every file that will be written is opened first: what cannot be written is known
+    // before the work, and not after.
+    let target = if telling.explain { None } else { output::open(&output)? };
+    let about = if telling.explain { About::default() } else { About::open(telling)? };
+    let shown = Shown::new(&board, telling.progress, telling.quiet, !output.is_stdout());
+
+    let timeline = Timeline::start();
+    let sides = Sides::load(&sources, &board)?;
+    let run = Run { args, output, join, writer_memory, board: &board, sides: &sides };
+    match sides.dtype() {
+        DType::F32 => run.join::<f32>(target, about, timeline, shown),
+        DType::F64 => run.join::<f64>(target, about, timeline, shown),
+    }
+}
+
+/// Arguments that make no sense together, which their definitions cannot say.
+fn check(args: &args::Within, output: &Output) -> Result {
+    let to_stdout = args.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if to_stdout && output.is_stdout() && !matches!(output, Output::Count) {
+        return Err(Failure::usage(
+            "the pairs and --stats - would both go to standard output: give one of them a file",
+        ));
+    }
+    Ok(())
+}
+
+fn writer_memory(args: &args::Within, output: &Output) -> u64 {
+    match (output, args.engine.memory_limit) {
+        (Output::Count, _) => 0,
+        (_, Some(Bytes(limit))) => WRITER_MEMORY.min(limit / 4),
+        (_, None) => WRITER_MEMORY,
+    }
+}
+
+fn join(args: &args::Within, board: &Board, writer_memory: u64) -> EpsJoin {
+    let engine = &args.engine;
+    let mut join = EpsJoin::new(args.eps)
+        .metric(engine.metric)
+        .device(engine.device)
+        .strategy(engine.strategy)
+        .include_self(args.include_self)
+        .monitor(&board.monitor);
+    if let Some(threads) = engine.threads {
+        join = join.threads(threads.0 as usize);
+    }
+    if let Some(Bytes(limit)) = engine.memory_limit {
+        join = join.memory_limit(limit - writer_memory);
+    }
+    join
+}
+
+/// A run whose points are loaded.
+pub(crate) struct Run<'a> {
+    pub(crate) args: &'a args::Within,
+    pub(crate) output: Output,
+    join: EpsJoin,
+    writer_memory: u64,
+    board: &'a Board,
+    pub(crate) sides: &'a Sides,
+}
+
+impl Run<'_> {
+    fn join<T: Held>(
+        &self,
+        target: Option<Target>,
+        about: About,
+        mut timeline: Timeline,
+        shown: Shown,
+    ) -> Result {
+        timeline.mark("load");
+        let job = self.job::<T>(about.report.is_some())?;
+        let plan = job.plan()?;
+        timeline.mark("plan");
+        if self.args.telling.explain {
+            drop(shown);
+            return say(telling::explanation(self, &plan));
+        }
+        let outcome = job.deliver(&plan, &self.output, target)?;
+        timeline.joined(&outcome);
+        drop(shown);
+        about.write(self, &job, &plan, &timeline, &outcome)?;
+        if !self.args.telling.quiet {
+            tell(telling::summary(self, &plan, &timeline, &outcome));
+        }
+        Ok(())
+    }
+
+    fn job<T: Held>(&self, tally: bool) -> Result<Job<'_, T>> {
+        let Sides { left, right } = self.sides;
+        let ids = |side: &Loaded| side.ids.clone();
+        Ok(Job {
+            join: self.join.clone(),
+            left: held::<T>(left)?.as_points(),
+            right: right.as_ref().map(held::<T>).transpose()?.map(PointsBuf::as_points),
+            columns: PairColumns {
+                left: ids(left),
+                right: ids(right.as_ref().unwrap_or(left)),
+                distances: self.args.distances,
+                half: self.args.half,
+                memory: self.writer_memory,
+                threads: self.args.engine.threads.map_or(0, |threads| threads.0 as usize),
+            },
+            include_self: self.args.include_self,
+            sorted: self.args.sorted,
+            tally,
+            board: self.board,
+        })
+    }
+}
+
+/// The points, which are all of one type.
+fn held<T: Held>(side: &Loaded) -> Result<&PointsBuf<T>> {
+    T::held(&side.points).ok_or_else(|| Failure::failed("the two sides differ in their type"))
+}
