@@ -8,7 +8,7 @@ use nearjoin::{Csr, EpsJoin, Metric, NeighborCurve, Points, oracle};
 use crate::args::{self, Shape};
 use crate::failure::{Failure, Result, say};
 use crate::generate;
-use crate::options::grouped;
+use crate::number;
 use crate::plot;
 use crate::report::{Extent, Histogram};
 use crate::system;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &args::Demo) -> Result {
     let points = points.as_points();
     say(format!(
         "{} points in the plane: clusters of all sizes, and a few anywhere.\n",
-        grouped(n as u64)
+        number::count(n as u64)
     ))?;
     let rows = || points.as_slice().chunks_exact(2).map(|row| [row[0], row[1]]);
     if let Some(extent) = Extent::of(rows()) {
@@ -66,9 +66,9 @@ pub(crate) fn run(args: &args::Demo) -> Result {
         "\nAt ε = {} there are {} pairs. Counting them took {:.0} ms: {} were taken in whole \
          blocks, without a distance.",
         significant(20.0 * eps),
-        grouped(count.pairs()),
+        number::count(count.pairs()),
         stats.total().as_secs_f64() * 1e3,
-        grouped(stats.pairs_taken)
+        number::count(stats.pairs_taken)
     ))?;
 
     check(&points, &csr, eps)?;

@@ -7,10 +7,10 @@ use crate::args::{self, When};
 use crate::failure::{Failure, Result, say, tell};
 use crate::interrupt;
 use crate::load::{Held, Sides};
-use crate::options::{self, Bytes};
+use crate::number;
+use crate::options;
 use crate::plot;
 use crate::progress::{Board, Shown};
-use crate::report::estimate as rounded;
 use crate::system;
 
 pub(crate) fn run(args: &args::Estimate) -> Result {
@@ -62,10 +62,10 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
         lines.push(format!(
             "{wanted:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",
             significant(eps),
-            rounded(pairs),
-            Bytes((pairs * 4.0 + left.len() as f64 * 8.0) as u64).to_string(),
-            duration(count),
-            duration(list),
+            number::estimate(pairs),
+            number::bytes((pairs * 4.0 + left.len() as f64 * 8.0) as u64),
+            number::seconds(count),
+            number::seconds(list),
         ));
         marks.push((eps, wanted, wanted.to_string()));
     }
@@ -82,8 +82,8 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
         ));
     }
     if !args.quiet {
-        let of = sides.left.columns.join(", ");
-        tell(format!("{} points of {of}, sampled", options::grouped(left.len() as u64)));
+        let (points, dim) = (number::count(left.len() as u64), left.dimension());
+        tell(format!("a sample of {points} points in {dim} dimensions"));
     }
     Ok(lines.join("\n"))
 }
@@ -105,16 +105,6 @@ fn significant(value: f64) -> String {
     }
 }
 
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 0.001 => "< 1 ms".into(),
-        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
-        s if s < 100.0 => format!("{s:.1} s"),
-        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,14 +116,5 @@ mod tests {
         assert_eq!(significant(123.456), "123.5");
         assert_eq!(significant(0.000_012_345), "1.234e-5");
         assert_eq!(significant(12_345_678.0), "1.235e7");
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration(0.0002), "< 1 ms");
-        assert_eq!(duration(0.25), "250 ms");
-        assert_eq!(duration(12.34), "12.3 s");
-        assert_eq!(duration(600.0), "10 min");
-        assert_eq!(duration(9000.0), "2.5 h");
     }
 }

@@ -10,7 +10,7 @@ use rand_distr::{Distribution, Exp, Normal};
 use crate::args::{self, Shape, Type};
 use crate::failure::{Failure, Result, tell};
 use crate::interrupt;
-use crate::options::{Bytes, grouped};
+use crate::number;
 use crate::progress::Board;
 
 const CLUSTERS: usize = 20;
@@ -43,8 +43,12 @@ pub(crate) fn run(args: &args::Gen) -> Result {
         return Err(Failure::Interrupted);
     }
     if !args.quiet {
-        let (points, file) = (grouped(args.n.0), args.output.display());
-        tell(format!("{points} points of dimension {} → {file} ({})", args.d.0, Bytes(written)));
+        let (points, file) = (number::count(args.n.0), args.output.display());
+        tell(format!(
+            "{points} points of dimension {} → {file} ({})",
+            args.d.0,
+            number::bytes(written)
+        ));
     }
     Ok(())
 }

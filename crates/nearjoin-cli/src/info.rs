@@ -3,7 +3,7 @@
 use nearjoin::SimdLevel;
 
 use crate::failure::{Result, say};
-use crate::options::Bytes;
+use crate::number;
 use crate::system;
 
 pub(crate) fn run() -> Result {
@@ -20,7 +20,9 @@ pub(crate) fn run() -> Result {
         Err(error) => error.to_string(),
     };
     let memory = match system::memory() {
-        Some((all, free)) => format!("{}, of which {} are available", Bytes(all), Bytes(free)),
+        Some((all, free)) => {
+            format!("{}, of which {} are available", number::bytes(all), number::bytes(free))
+        }
         None => "unknown".into(),
     };
     let gpu = match system::nvidia() {

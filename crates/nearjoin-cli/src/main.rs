@@ -9,6 +9,7 @@ mod generate;
 mod info;
 mod interrupt;
 mod load;
+mod number;
 mod options;
 mod output;
 mod plot;

@@ -1,6 +1,5 @@
 //! Numbers as people write them, and the options that the arguments stand for.
 
-use core::fmt;
 use core::str::FromStr;
 use std::path::{Path, PathBuf};
 
@@ -57,33 +56,6 @@ impl FromStr for Bytes {
         }
         Ok(Bytes(bytes as u64))
     }
-}
-
-impl fmt::Display for Bytes {
-    /// `1.50 GiB`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-        let mut value = self.0 as f64;
-        let mut unit = 0;
-        while value >= 1024.0 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        if unit == 0 { write!(f, "{} B", self.0) } else { write!(f, "{value:.2} {}", UNITS[unit]) }
-    }
-}
-
-/// A whole number with thousands apart: `50,264,910`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Where the answer goes.
@@ -236,14 +208,5 @@ mod tests {
         for wrong in ["", "GiB", "-1", "4 bananas", "nan", "1e40"] {
             assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
         }
-        assert_eq!(Bytes(3 << 29).to_string(), "1.50 GiB");
-        assert_eq!(Bytes(10).to_string(), "10 B");
-    }
-
-    #[test]
-    fn thousands_apart() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(50_264_910), "50,264,910");
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nearjoin::{Monitor, Phase};
 
 use crate::args::When;
-use crate::options::{Bytes, grouped};
+use crate::number;
 
 const REDRAW: Duration = Duration::from_millis(100);
 /// Runs shorter than this show nothing.
@@ -133,9 +133,9 @@ impl View {
         match self {
             View::Plain(_) => {}
             View::Loading { done, total, .. } if *total > 0 => {
-                parts.push(format!("{} of {}", Bytes(*done), Bytes(*total)));
+                parts.push(format!("{} of {}", number::bytes(*done), number::bytes(*total)));
             }
-            View::Loading { done, .. } => parts.push(Bytes(*done).to_string()),
+            View::Loading { done, .. } => parts.push(number::bytes(*done)),
             View::Joining { expected: 0, .. } => {}
             View::Joining { tests, expected, pairs, .. } => {
                 parts.push(format!(
@@ -143,7 +143,7 @@ impl View {
                     *tests as f64,
                     (*expected).max(*tests) as f64
                 ));
-                parts.push(format!("{} pairs", grouped(*pairs)));
+                parts.push(format!("{} pairs", number::count(*pairs)));
                 if seconds > 0.0 {
                     parts.push(format!("{}/s", short(*pairs as f64 / seconds)));
                 }
@@ -271,7 +271,7 @@ mod tests {
         let loading = View::Loading { file: "a.npy".into(), done: 1 << 20, total: 4 << 20 };
         assert_eq!(
             loading.line(0.1),
-            "loading a.npy  [#####---------------]  25 %  1.00 MiB of 4.00 MiB"
+            "loading a.npy  [#####---------------]  25 %  1 MiB of 4 MiB"
         );
         let piped = View::Loading { file: "-".into(), done: 10, total: 0 };
         assert_eq!(piped.line(9.0), "loading -  10 B");

@@ -9,7 +9,8 @@ use nearjoin_io::write::Target;
 use crate::args;
 use crate::failure::Result;
 use crate::load::Held;
-use crate::options::{Bytes, Output, Place, grouped};
+use crate::number;
+use crate::options::{Output, Place};
 use crate::output::{Job, Outcome, write_text};
 use crate::report::{self, Density, Extent, Histogram};
 use crate::stats;
@@ -20,16 +21,23 @@ use crate::within::Run;
 #[derive(Debug)]
 pub(crate) struct Timeline {
     start: Instant,
+    /// When the answer was complete.
+    end: f64,
     pub(crate) phases: Vec<(&'static str, f64, f64)>,
 }
 
 impl Timeline {
     pub(crate) fn start() -> Self {
-        Timeline { start: Instant::now(), phases: Vec::new() }
+        Timeline { start: Instant::now(), end: 0.0, phases: Vec::new() }
     }
 
-    pub(crate) fn now(&self) -> f64 {
+    fn now(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
+    }
+
+    /// Seconds until the answer was complete. What is told of it comes after.
+    pub(crate) fn total(&self) -> f64 {
+        self.end
     }
 
     /// What came since the last phase was this one.
@@ -42,6 +50,7 @@ impl Timeline {
     /// times of all parts are put together.
     pub(crate) fn joined(&mut self, outcome: &Outcome) {
         let end = self.now();
+        self.end = end;
         let written = end - outcome.write;
         let indexed = (written - outcome.join).max(0.0);
         self.phases.push(("index", indexed - outcome.index, indexed));
@@ -69,9 +78,9 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String 
             let distance = if run.args.distances { size_of::<T>() as f64 } else { 0.0 };
             format!(
                 "about {} pairs to {}, {} as plain numbers",
-                report::estimate(rows),
+                number::estimate(rows),
                 name(place),
-                Bytes((rows * (8.0 + distance)) as u64)
+                number::bytes((rows * (8.0 + distance)) as u64)
             )
         }
     };
@@ -96,11 +105,11 @@ fn described(side: &Loaded) -> String {
     }
     format!(
         "{} points of {} ({}) from {}, {}",
-        grouped(side.points.len() as u64),
+        number::count(side.points.len() as u64),
         columns.join(", "),
         side.points.dtype(),
         side.format,
-        Bytes(side.bytes)
+        number::bytes(side.bytes)
     )
 }
 
@@ -116,15 +125,15 @@ pub(crate) fn summary<T: Held>(
             Output::Pairs(Place::File(path, _)) | Output::Degrees(Place::File(path, _)),
             Some(file),
         ) => {
-            format!(" → {} ({})", path.display(), Bytes(file.bytes))
+            format!(" → {} ({})", path.display(), number::bytes(file.bytes))
         }
         _ => String::new(),
     };
     let mut text = format!(
         "{} pairs within {}{into} in {:.2} s",
-        grouped(outcome.pairs),
+        number::count(outcome.pairs),
         run.args.eps,
-        timeline.now(),
+        timeline.total(),
     );
     if run.args.telling.verbose {
         let phases =
@@ -132,10 +141,10 @@ pub(crate) fn summary<T: Held>(
         text = format!(
             "{plan}\n\n{text}\n  {}\n  {} distance tests, {} pairs taken whole; index {}, peak {}",
             phases.collect::<Vec<_>>().join(", "),
-            grouped(outcome.distance_tests),
-            grouped(outcome.pairs_taken),
-            Bytes(outcome.index_bytes),
-            system::peak_memory().map_or("unknown".into(), |peak| Bytes(peak).to_string()),
+            number::count(outcome.distance_tests),
+            number::count(outcome.pairs_taken),
+            number::bytes(outcome.index_bytes),
+            system::peak_memory().map_or("unknown".into(), |peak| number::bytes(peak)),
         );
     }
     text
@@ -183,7 +192,7 @@ impl About {
             threads: plan.threads(),
             load: timeline.took("load"),
             plan: timeline.took("plan"),
-            total: timeline.now(),
+            total: timeline.total(),
             input_bytes: run.sides.bytes(),
             peak_bytes: system::peak_memory(),
             outcome,
@@ -202,18 +211,18 @@ fn page<T: Held>(
 ) -> String {
     let args = run.args;
     let points = match job.right {
-        None => format!("{} points joined", grouped(job.left.len() as u64)),
+        None => format!("{} points joined", number::count(job.left.len() as u64)),
         Some(right) => format!(
             "{} × {} points joined",
-            grouped(job.left.len() as u64),
-            grouped(right.len() as u64)
+            number::count(job.left.len() as u64),
+            number::count(right.len() as u64)
         ),
     };
     let title = format!(
         "{points} within {}: {} pairs in {:.2} s",
         args.eps,
-        grouped(outcome.pairs),
-        timeline.now()
+        number::count(outcome.pairs),
+        timeline.total()
     );
     let estimates = plan.estimates();
     let names: Vec<String> = estimates.iter().map(|e| e.strategy.to_string()).collect();
@@ -275,7 +284,7 @@ fn page<T: Held>(
                 index: outcome.index_bytes,
                 result: outcome.written.map_or(0, |written| written.bytes),
                 peak: system::peak_memory(),
-                limit: Some(plan.memory_limit()),
+                limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
             },
         },
         phases: &phases,
@@ -307,7 +316,7 @@ fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
     asked.push(("Device", args.engine.device.to_string()));
     asked.push(("Strategy", args.engine.strategy.to_string()));
     if let Some(limit) = args.engine.memory_limit {
-        asked.push(("Memory limit", limit.to_string()));
+        asked.push(("Memory limit", number::bytes(limit.0)));
     }
     asked.push((
         "Output",
@@ -326,28 +335,28 @@ fn numbers<T: Held>(
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> Vec<(&'static str, String)> {
-    let per_second = |n: u64| report::estimate(n as f64 / outcome.join.max(1e-9));
+    let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
     let mut numbers = vec![
-        ("Pairs", grouped(outcome.pairs)),
+        ("Pairs", number::count(outcome.pairs)),
         ("Pairs a second, while joining", per_second(outcome.pairs)),
-        ("Distance tests", grouped(outcome.distance_tests)),
+        ("Distance tests", number::count(outcome.distance_tests)),
         ("Distance tests a second", per_second(outcome.distance_tests)),
-        ("Pairs taken without a test", grouped(outcome.pairs_taken)),
+        ("Pairs taken without a test", number::count(outcome.pairs_taken)),
         ("Threads", plan.threads().to_string()),
         ("Instruction set", plan.simd().to_string()),
-        ("Points in memory", Bytes(run.sides.bytes()).to_string()),
-        ("Index", Bytes(outcome.index_bytes).to_string()),
+        ("Points in memory", number::bytes(run.sides.bytes())),
+        ("Index", number::bytes(outcome.index_bytes)),
     ];
     if outcome.parts > 1 {
         numbers.push(("Parts that the left points were joined in", outcome.parts.to_string()));
     }
     if let Some(written) = outcome.written {
-        numbers.push(("Output", Bytes(written.bytes).to_string()));
+        numbers.push(("Output", number::bytes(written.bytes)));
     }
     if let Some(peak) = system::peak_memory() {
-        numbers.push(("Memory at the peak", Bytes(peak).to_string()));
+        numbers.push(("Memory at the peak", number::bytes(peak)));
     }
-    numbers.push(("Seconds in all", format!("{:.3}", timeline.now())));
+    numbers.push(("Seconds in all", format!("{:.3}", timeline.total())));
     numbers
 }
 
@@ -359,9 +368,8 @@ fn pictures<T: Held>(job: &Job<'_, T>) -> Vec<Density> {
     fn rows<'a, T: Held>(points: &Points<'a, T>) -> impl Iterator<Item = [f64; 2]> + 'a {
         points.as_slice().chunks_exact(2).map(|row| [row[0].to_f64(), row[1].to_f64()])
     }
-    [Some(job.left), job.right]
-        .into_iter()
-        .flatten()
-        .filter_map(|points| Some(Density::of(rows(&points), Extent::of(rows(&points))?)))
-        .collect()
+    let sides: Vec<_> = [Some(job.left), job.right].into_iter().flatten().collect();
+    // Two pictures have one extent, so that they can be compared.
+    let Some(extent) = Extent::of(sides.iter().flat_map(rows)) else { return Vec::new() };
+    sides.iter().map(|points| Density::of(rows(points), extent)).collect()
 }

@@ -130,7 +130,7 @@ pub(crate) fn density(
 pub(crate) fn bars(bars: &[(String, u64)], width: usize, ascii: bool) -> String {
     let labels = bars.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
     let labels = labels.min(width.max(NARROWEST) / 3);
-    let values: Vec<String> = bars.iter().map(|(_, value)| crate::report::count(*value)).collect();
+    let values: Vec<String> = bars.iter().map(|(_, value)| crate::number::count(*value)).collect();
     let numbers = values.iter().map(String::len).max().unwrap_or(0);
     let room = (width.max(NARROWEST)).saturating_sub(labels + numbers + 3).max(4);
     let most = bars.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);

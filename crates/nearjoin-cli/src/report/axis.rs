@@ -1,6 +1,6 @@
 //! Where the ticks of an axis stand, and what they say.
 
-use super::number::figures;
+use crate::number::figures;
 
 /// A tick at a value of the data.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use super::axis::{self, Tick};
 use super::density::Density;
 use super::histogram::{Bin, Histogram, Spacing};
 use super::html::Text;
-use super::number::{count, figures, seconds};
 use super::{Ball, Picture, colour};
+use crate::number::{count, figures, seconds};
 
 /// A bar in the cell of a table, from one part of the cell's width to another.
 pub(super) fn bar(class: &str, from: f64, to: f64, title: &str) -> String {

@@ -1,6 +1,6 @@
 //! How many neighbours the points have.
 
-use super::number::count;
+use crate::number::count;
 
 /// Up to this many different values, each has a bin of its own.
 const EXACT: u64 = 64;

@@ -10,14 +10,14 @@ mod colour;
 mod density;
 mod histogram;
 mod html;
-mod number;
 
 pub(crate) use axis::{Tick, logarithmic, short};
 pub(crate) use density::{Density, Extent};
 pub(crate) use histogram::Histogram;
-pub(crate) use number::{bytes, count, estimate, seconds};
 
 use html::Text;
+
+use crate::number::{self, bytes, count, estimate, seconds};
 
 /// What a report says.
 pub(crate) struct Report<'a> {

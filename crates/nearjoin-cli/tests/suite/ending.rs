@@ -1,0 +1,97 @@
+//! How a run may end early, and what it leaves behind: nothing.
+#![cfg(unix)]
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::program::{Folder, Ran};
+
+/// Long enough for a busy machine; no run needs it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A join into `output` that takes many seconds, some of which have passed: its file has
+/// begun to grow.
+fn long_join(folder: &Folder, output: &str) -> Child {
+    folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
+    let mut command = folder.command(&format!("within p.npy --eps 10 -o {output}"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let grown = || {
+        let names = folder.names();
+        let file = names.iter().find(|name| name.contains("partial"));
+        file.is_some_and(|name| folder.path(name).metadata().is_ok_and(|file| file.len() > 1 << 16))
+    };
+    while !grown() {
+        assert!(start.elapsed() < PATIENCE, "no file has begun: {:?}", folder.names());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn ctrl_c_stops_and_cleans_up() {
+    for output in ["o.parquet", "o.csv", "o.arrow"] {
+        let folder = Folder::new();
+        let child = long_join(&folder, output);
+        let start = Instant::now();
+        signal(&child, "-INT");
+        let ran = Ran::new(child.wait_with_output().unwrap());
+        assert!(start.elapsed() < PATIENCE);
+        assert_eq!(ran.code, Some(130), "{output}: {}", ran.errors);
+        assert!(ran.errors.contains("interrupted: nothing was written"), "{}", ran.errors);
+        assert_eq!(folder.names(), ["p.npy"], "{output}");
+    }
+}
+
+#[test]
+fn a_kill_leaves_nothing_under_the_final_name() {
+    let folder = Folder::new();
+    let mut child = long_join(&folder, "o.parquet");
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    assert!(!folder.names().contains(&"o.parquet".to_string()), "{:?}", folder.names());
+    // A name that was there keeps what it held.
+    folder.write("o.parquet", "as it was");
+    let mut child = long_join(&folder, "o.parquet");
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path("o.parquet")).unwrap(), "as it was");
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 1e5 -d 2 --seed 1 -q -o p.npy");
+    for arguments in ["within p.npy --eps 2", "within p.npy --eps 2 --degrees", "demo -n 1000"] {
+        let program = env!("CARGO_BIN_EXE_nearjoin");
+        let script = format!("'{program}' {arguments} | head -c 10 >head; echo ${{PIPESTATUS[0]}}");
+        let mut bash = Command::new("bash");
+        let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
+        assert_eq!(ran.said, "0\n", "{arguments}: {}", ran.errors);
+        assert_eq!(ran.errors, "", "{arguments}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_one_error() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 1e5 -d 2 --seed 1 -q -o p.npy");
+    let program = env!("CARGO_BIN_EXE_nearjoin");
+    for output in ["o.parquet", "o.csv", "o.arrow", "o.npz"] {
+        // A limit on the size of files stands in for the end of the disk.
+        let limited = format!("trap '' XFSZ; ulimit -f 64; exec '{program}'");
+        let script = format!("{limited} within p.npy --eps 2 -o {output}");
+        let mut bash = Command::new("bash");
+        let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
+        assert_eq!(ran.code, Some(1), "{output}: {}", ran.errors);
+        let expected = format!("error: {output} could not be written: File too large");
+        assert!(ran.errors.starts_with(&expected), "{output}: {}", ran.errors);
+        assert_eq!(ran.errors.lines().count(), 1, "{}", ran.errors);
+        assert_eq!(folder.names(), ["p.npy"], "{output}");
+    }
+}

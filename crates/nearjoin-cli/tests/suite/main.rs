@@ -1,0 +1,7 @@
+//! The program as its user meets it, in one binary.
+
+mod browser;
+mod ending;
+mod formats;
+mod program;
+mod usage;
