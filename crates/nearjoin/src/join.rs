@@ -288,6 +288,14 @@ impl<T: Scalar> Plan<'_, T> {
         self.decision.budget.limit
     }
 
+    /// Whether the index fits the memory limit: what [`Plan::run`] would say first.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check_memory(&self) -> Result<()> {
+        self.decision.budget.check_index()
+    }
+
     /// Builds the index, joins, and fills the sink. A plan can be run again.
     ///
     /// # Errors
@@ -295,7 +303,7 @@ impl<T: Scalar> Plan<'_, T> {
     /// memory, or the sink stops the join.
     pub fn run<S: Sink<T>>(&self, sink: &mut S) -> Result<Stats> {
         let monitor = &self.options.monitor;
-        self.decision.budget.check_index()?;
+        self.check_memory()?;
         monitor.check()?;
         let start = Instant::now();
         monitor.enter(Phase::Indexing, 0);

@@ -1,7 +1,7 @@
 //! The engine at work on 200,000 even and 200,000 clustered points.
 //!
 //! ```text
-//! cargo run --release --example demo
+//! cargo run --release --example engine
 //! ```
 
 use std::ops::ControlFlow;
