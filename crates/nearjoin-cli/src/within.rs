@@ -105,6 +105,7 @@ impl Run<'_> {
             drop(shown);
             return say(telling::explanation(self, &plan));
         }
+        plan.check_memory()?;
         let outcome = job.deliver(&plan, &self.output, target)?;
         timeline.joined(&outcome);
         drop(shown);
