@@ -84,7 +84,7 @@ pub enum Error {
         /// The file.
         file: String,
         /// Where in it.
-        place: Place,
+        place: Box<Place>,
         /// The value as it stands there.
         value: String,
         /// What is wrong with it, as in `"is not a number"`.

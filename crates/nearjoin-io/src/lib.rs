@@ -1,6 +1,6 @@
 //! Points from files, and joins into files.
 //!
-//! [`read()`] loads points from Parquet, Arrow IPC, CSV and NPY; [`write`] streams pairs into
+//! [`read()`] loads points from Parquet, Arrow IPC, CSV and NPY; [`mod@write`] streams pairs into
 //! Parquet, Arrow IPC, CSV and NPZ while they are found. A file appears under its name
 //! only when it is complete.
 

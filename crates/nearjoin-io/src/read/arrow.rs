@@ -280,10 +280,10 @@ fn check_sizes(input: &Input<'_>, message: &Message<'_>, body: &[u8]) -> Result<
     let Some(batch) = batch else { return Ok(()) };
     let compression = batch.compression().map(|compression| compression.codec());
     for buffer in batch.buffers().into_iter().flatten() {
-        let bytes = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
-        let bytes = bytes.and_then(|(offset, length)| {
-            body.get(offset..offset.checked_add(length)?)
-        });
+        let bytes =
+            usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        let bytes =
+            bytes.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?));
         let bytes = bytes.ok_or_else(|| damaged(input, "a buffer lies outside its batch"))?;
         let Some(codec) = compression else { continue };
         let Some((length, packed)) = bytes.split_first_chunk::<8>() else { continue };

@@ -41,8 +41,7 @@ enum List {
 impl Choice {
     pub(crate) fn new(file: &str, schema: &Schema, options: &ReadOptions) -> Result<Self> {
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-        let types: Vec<&DataType> =
-            schema.fields().iter().map(|field| field.data_type()).collect();
+        let types: Vec<&DataType> = schema.fields().iter().map(|field| field.data_type()).collect();
         let id = options.id.as_ref().map(|id| select::find(file, &names, id)).transpose()?;
         let coordinates = match &options.columns {
             Some(wanted) => select::find_all(file, &names, wanted)?,
@@ -97,6 +96,11 @@ impl Choice {
             list,
             dtype: options.dtype.unwrap_or(if narrow { DType::F32 } else { DType::F64 }),
         })
+    }
+
+    /// Whether no column that is read is nested.
+    pub(crate) fn is_flat(&self, schema: &Schema) -> bool {
+        self.read.iter().all(|&column| !schema.field(column).data_type().is_nested())
     }
 
     /// The number of coordinates, where the schema says it.
@@ -318,7 +322,7 @@ fn unsuited(kind: &DataType, options: &ReadOptions) -> String {
         | DataType::Decimal256(..) => {
             return "the column holds decimals, which are not read as coordinates: store them as \
                     f64"
-                .to_owned();
+            .to_owned();
         }
         kind => kind.to_string(),
     };
@@ -377,7 +381,7 @@ where
     let numbers = values.as_primitive::<N>().values();
     convert(numbers, out, stride).map_err(|index| Error::Value {
         file: file.to_owned(),
-        place: place(index),
+        place: place(index).into(),
         value: numbers[index].to_string(),
         problem: N::Native::problem::<T>(),
     })

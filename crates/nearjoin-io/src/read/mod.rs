@@ -118,11 +118,7 @@ pub fn read_bytes(name: &str, bytes: Bytes, options: &ReadOptions) -> Result<Loa
     read_input(&input, options, None)
 }
 
-fn read_input(
-    input: &Input<'_>,
-    options: &ReadOptions,
-    by_name: Option<Format>,
-) -> Result<Loaded> {
+fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>) -> Result<Loaded> {
     if input.data.len() == 0 {
         return Err(Error::content(&input.name, "the file is empty"));
     }

@@ -191,7 +191,7 @@ impl<'a> Array<'a> {
                 }
                 convert(&numbers, &mut out[at..], chosen.len()).map_err(|row| Error::Value {
                     file: self.input.name.clone(),
-                    place: Place::column(&columns[at]).at(first_row + row as u64),
+                    place: Place::column(&columns[at]).at(first_row + row as u64).into(),
                     value: numbers[row].to_string(),
                     problem: N::problem::<T>(),
                 })?;

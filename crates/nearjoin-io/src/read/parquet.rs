@@ -1,4 +1,4 @@
-//! Points from Parquet: row groups and columns side by side.
+//! Points from Parquet: row groups, and parts of large ones, side by side.
 
 use std::sync::Arc;
 
@@ -7,9 +7,8 @@ use arrow_schema::{ArrowError, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
+    ParquetRecordBatchReaderBuilder, RowSelector,
 };
-use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::format::{DType, Format};
@@ -21,6 +20,9 @@ use crate::read::{Loaded, ReadOptions, in_order};
 
 /// Rows that are decoded at a time: what stays in the cache until it is copied.
 const BATCH: usize = 1 << 14;
+
+/// Rows that one thread reads at most, where their columns can be entered anywhere.
+const RANGE: usize = 1 << 20;
 
 pub(crate) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Loaded> {
     let file = File::open(input)?;
@@ -46,11 +48,14 @@ struct File<'a> {
     groups: Vec<usize>,
 }
 
-/// A row group, the row that it begins at, and the place of its coordinates.
-struct Group<'a, T> {
-    index: usize,
-    first_row: u64,
+/// Rows of a row group, and the place of their coordinates.
+struct Part<'a, T> {
+    group: usize,
+    /// Rows of the group before these.
+    skipped: usize,
     rows: usize,
+    /// The number of the first row in the file.
+    first_row: u64,
     out: &'a mut [T],
 }
 
@@ -75,7 +80,7 @@ impl<'a> File<'a> {
         let Some(group) = self.groups.iter().position(|&rows| rows > 0) else {
             return Err(choice.no_rows(name));
         };
-        let mut readers = self.readers(choice, group, 1)?;
+        let mut readers = self.readers(choice, group, 0, 1, 1)?;
         let arrays = readers.iter_mut().map(|reader| self.next(reader, group));
         choice.dimension_of_first_row(name, &arrays.collect::<Result<Vec<_>>>()?)
     }
@@ -87,51 +92,53 @@ impl<'a> File<'a> {
     ) -> Result<(PointSet, Vec<ArrayRef>)> {
         let dimension = columns.len();
         let rows = self.groups.iter().try_fold(0u64, |sum, &rows| sum.checked_add(rows as u64));
-        let mut coordinates =
-            allocate::<T>(&self.input.name, rows.unwrap_or(u64::MAX), dimension)?;
+        let mut coordinates = allocate::<T>(&self.input.name, rows.unwrap_or(u64::MAX), dimension)?;
 
-        let mut groups = Vec::with_capacity(self.groups.len());
+        // Pages of plain columns are skipped unread. To skip lists they must be decoded.
+        let range = if choice.is_flat(self.schema()) { RANGE } else { usize::MAX };
+        let mut parts = Vec::new();
         let (mut first_row, mut rest) = (0, &mut coordinates[..]);
-        for (index, &rows) in self.groups.iter().enumerate() {
-            let out = rest.split_off_mut(..rows * dimension).unwrap_or_default();
-            groups.push(Group { index, first_row, rows, out });
-            first_row += rows as u64;
+        for (group, &group_rows) in self.groups.iter().enumerate() {
+            let mut skipped = 0;
+            while skipped < group_rows {
+                let rows = range.min(group_rows - skipped);
+                let out = rest.split_off_mut(..rows * dimension).unwrap_or_default();
+                parts.push(Part { group, skipped, rows, first_row, out });
+                skipped += rows;
+                first_row += rows as u64;
+            }
         }
-        // With a row group for every thread, columns side by side would only cost.
-        let columns_too = groups.len() < 2 * rayon::current_num_threads();
-        let ids = in_order(groups, |group| self.load_group(choice, dimension, columns_too, group))?;
+        let ids = in_order(parts, |part| self.load_part(choice, dimension, part))?;
         let points = finish(&self.input.name, coordinates, columns)?;
         Ok((points, ids.into_iter().flatten().collect()))
     }
 
-    fn load_group<T: Coordinate>(
+    fn load_part<T: Coordinate>(
         &self,
         choice: &Choice,
         dimension: usize,
-        columns_too: bool,
-        group: Group<'_, T>,
+        part: Part<'_, T>,
     ) -> Result<Vec<ArrayRef>> {
         let name = &self.input.name;
-        let metadata = self.metadata.metadata().row_group(group.index);
-        let bytes = u64::try_from(metadata.compressed_size()).unwrap_or(0);
-        let mut readers = self.readers(choice, group.index, BATCH)?;
+        let group_rows = self.groups[part.group] as u64;
+        let bytes = self.metadata.metadata().row_group(part.group).compressed_size();
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        let mut readers = self.readers(choice, part.group, part.skipped, part.rows, BATCH)?;
         let mut ids = Vec::new();
-        let mut row = group.first_row;
-        for out in group.out.chunks_mut(BATCH * dimension) {
-            let next = |reader: &mut _| self.next(reader, group.index);
-            let arrays: Vec<ArrayRef> = match columns_too {
-                true => readers.par_iter_mut().map(next).collect::<Result<_>>()?,
-                false => readers.iter_mut().map(next).collect::<Result<_>>()?,
-            };
+        let mut row = part.first_row;
+        for out in part.out.chunks_mut(BATCH * dimension) {
+            let arrays = readers.iter_mut().map(|reader| self.next(reader, part.group));
+            let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
             let rows = out.len() / dimension;
             if arrays.iter().any(|array| array.len() != rows) {
-                return Err(self.short(group.index));
+                return Err(self.short(part.group));
             }
             choice.fill(name, &arrays, row, dimension, out)?;
             ids.extend(choice.ids(name, &arrays, row)?);
             row += rows as u64;
-            self.input.progress.advance(bytes * rows as u64 / group.rows as u64);
         }
+        let share = u128::from(bytes) * part.rows as u128 / u128::from(group_rows);
+        self.input.progress.advance(share as u64);
         Ok(ids)
     }
 
@@ -140,28 +147,31 @@ impl<'a> File<'a> {
         &self,
         choice: &Choice,
         group: usize,
+        skipped: usize,
+        rows: usize,
         batch: usize,
     ) -> Result<Vec<ParquetRecordBatchReader>> {
         let schema = self.metadata.parquet_schema();
         let reader = |&column: &usize| {
-            ParquetRecordBatchReaderBuilder::<Data>::new_with_metadata(
+            let mut builder = ParquetRecordBatchReaderBuilder::<Data>::new_with_metadata(
                 self.input.data.clone(),
                 self.metadata.clone(),
             )
             .with_projection(ProjectionMask::roots(schema, [column]))
             .with_row_groups(vec![group])
-            .with_batch_size(batch)
-            .build()
-            .map_err(|error| damaged(self.input, error))
+            .with_batch_size(batch);
+            if rows < self.groups[group] {
+                let selected = [RowSelector::skip(skipped), RowSelector::select(rows)];
+                builder = builder.with_row_selection(selected.to_vec().into());
+            }
+            builder.build().map_err(|error| damaged(self.input, error))
         };
         choice.read.iter().map(reader).collect()
     }
 
     fn next(&self, reader: &mut ParquetRecordBatchReader, group: usize) -> Result<ArrayRef> {
         match reader.next() {
-            Some(Ok(batch)) => {
-                batch.columns().first().cloned().ok_or_else(|| self.short(group))
-            }
+            Some(Ok(batch)) => batch.columns().first().cloned().ok_or_else(|| self.short(group)),
             Some(Err(ArrowError::ParquetError(error))) => Err(damaged(self.input, error)),
             Some(Err(error)) => Err(damaged(self.input, error)),
             None => Err(self.short(group)),

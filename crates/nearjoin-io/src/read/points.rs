@@ -121,7 +121,7 @@ pub(crate) fn finish<T: Coordinate>(
         Ok(points) => Ok(T::wrap(points)),
         Err(nearjoin::Error::NotFinite { row, column, value }) => Err(Error::Value {
             file: file.to_owned(),
-            place: Place::column(&columns[column]).at(row as u64),
+            place: Place::column(&columns[column]).at(row as u64).into(),
             value: value.to_string(),
             problem: NOT_FINITE.to_owned(),
         }),

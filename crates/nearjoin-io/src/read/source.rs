@@ -1,5 +1,6 @@
 //! Where the bytes come from: a file that is read in parts, by many threads, or memory.
 
+use core::cell::RefCell;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs::File;
@@ -153,9 +154,9 @@ impl Data {
         match self {
             Data::Bytes(bytes) => Ok(bytes.slice(offset as usize..offset as usize + len)),
             Data::File(..) => {
-                let mut part = vec![0; len];
-                self.read_into(offset, &mut part)?;
-                Ok(part.into())
+                let mut part = Reused::new(len);
+                self.read_into(offset, &mut part.memory[..len])?;
+                Ok(Bytes::from_owner(part))
             }
         }
     }
@@ -177,6 +178,54 @@ impl Data {
                 Ok(())
             }
         }
+    }
+}
+
+/// Bytes that were read, in memory that its thread keeps for the next ones: pages of a file
+/// are read by the thousand, and fresh memory costs more than the reading.
+struct Reused {
+    memory: Vec<u8>,
+    len: usize,
+}
+
+/// The memory that a thread keeps: at most so many parts, each of a middling size.
+const KEPT: usize = 4;
+const KEPT_FROM: usize = 32 << 10;
+const KEPT_SIZE: usize = 2 << 20;
+
+thread_local! {
+    static KEEP: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Reused {
+    fn new(len: usize) -> Self {
+        let mut memory = match len {
+            KEPT_FROM..=KEPT_SIZE => KEEP.with_borrow_mut(Vec::pop).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        if memory.len() < len {
+            memory.resize(len, 0);
+        }
+        Reused { memory, len }
+    }
+}
+
+impl AsRef<[u8]> for Reused {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory[..self.len]
+    }
+}
+
+impl Drop for Reused {
+    fn drop(&mut self) {
+        let memory = core::mem::take(&mut self.memory);
+        // A thread that ends keeps nothing more.
+        let _ = KEEP.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if (KEPT_FROM..=KEPT_SIZE).contains(&memory.len()) && kept.len() < KEPT {
+                kept.push(memory);
+            }
+        });
     }
 }
 

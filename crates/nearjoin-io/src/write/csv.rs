@@ -61,7 +61,7 @@ impl<R: Rows> Encoder for CsvEncoder<R> {
             .map(|column| batch.column(column))
             .collect::<Result<_, _>>()
             .map_err(|e| super::arrow::error(&self.name, e))?;
-        let columns: Vec<Column<'_>> = arrays.iter().map(|array| Column::of(array)).collect();
+        let columns: Vec<Column<'_>> = arrays.iter().map(Column::of).collect();
         let rows = arrays.first().map_or(0, |array| array.len());
         let mut lines = Vec::with_capacity(rows * self.columns * 12);
         for row in 0..rows {

@@ -15,7 +15,7 @@ use super::target::Target;
 use crate::error::{Error, Result};
 use crate::format::OutputFormat;
 
-/// Rows in a batch: what a row group of a Parquet file holds at most.
+/// Bytes that may be used beside the degrees.
 const MEMORY: u64 = 256 << 20;
 
 /// Writes how many neighbours every point has: a table with the columns `id` (the values

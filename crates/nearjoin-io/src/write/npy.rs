@@ -21,8 +21,9 @@ pub(super) fn header(kind: Kind, bytes: usize, shape: &[u64]) -> Vec<u8> {
         [one] => format!("{one},"),
         more => more.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     };
-    let text =
-        format!("{{'descr': '{order}{kind}{bytes}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let text = format!(
+        "{{'descr': '{order}{kind}{bytes}', 'fortran_order': False, 'shape': ({shape}), }}"
+    );
     // Magic, version 1.0, the length of the text, the text, a line feed.
     let length = (10 + text.len() + 1).next_multiple_of(64);
     let mut header = b"\x93NUMPY\x01\x00".to_vec();

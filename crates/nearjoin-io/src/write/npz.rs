@@ -8,10 +8,10 @@ use core::marker::PhantomData;
 use crc32fast::Hasher;
 use nearjoin::Scalar;
 
+use super::Written;
 use super::columns;
 use super::npy::{self, Kind};
 use super::target::Target;
-use super::Written;
 use crate::error::{Error, Result};
 
 /// Bytes of an array that are gathered before they are written.
@@ -55,13 +55,7 @@ impl<T: Scalar> NpzCsr<T> {
     ///
     /// # Errors
     /// If the file cannot be written, or only from its beginning to its end as a pipe.
-    pub fn new(
-        target: Target,
-        left: u64,
-        right: u64,
-        pairs: u64,
-        distances: bool,
-    ) -> Result<Self> {
+    pub fn new(target: Target, left: u64, right: u64, pairs: u64, distances: bool) -> Result<Self> {
         Self::with_zip64(target, left, right, pairs, distances, false)
     }
 
@@ -109,12 +103,7 @@ impl<T: Scalar> NpzCsr<T> {
     /// # Panics
     /// If the slices do not have the lengths that `offsets` say, or distances are to be
     /// written and there are none.
-    pub fn rows(
-        &mut self,
-        offsets: &[u64],
-        ids: &[u32],
-        distances: Option<&[T]>,
-    ) -> Result<()> {
+    pub fn rows(&mut self, offsets: &[u64], ids: &[u32], distances: Option<&[T]>) -> Result<()> {
         let (Some(begin), Some(end)) = (offsets.first(), offsets.last()) else { return Ok(()) };
         assert_eq!(end - begin, ids.len() as u64, "as many ids as the offsets say");
         let before = self.pairs_done;
@@ -295,14 +284,18 @@ fn put(bytes: &mut Vec<u8>, fields: &[&[u8]]) {
     }
 }
 
+/// The version of the format that a reader must know, and that made the file.
+fn version(zip64: bool) -> u16 {
+    if zip64 { 45 } else { 20 }
+}
+
 impl Entry {
     fn is_large(&self, zip64: bool) -> bool {
         zip64 || self.size >= ELSEWHERE as u64
     }
 
     /// Fields that the local header and the directory share: version to name length.
-    fn common(&self, large: bool) -> Vec<u8> {
-        let version: u16 = if large { 45 } else { 20 };
+    fn common(&self, version: u16, large: bool) -> Vec<u8> {
         let size = if large { ELSEWHERE } else { self.size as u32 };
         let mut fields = Vec::new();
         // Flags, method "stored", time, date.
@@ -327,7 +320,7 @@ impl Entry {
         put(&mut extra, &[&PADDING.to_le_bytes(), &(padding as u16).to_le_bytes()]);
         put(&mut extra, &[&(ALIGNMENT as u16).to_le_bytes(), &[0; 64][..padding - 2]]);
         let mut header = b"PK\x03\x04".to_vec();
-        let common = self.common(large);
+        let common = self.common(version(large), large);
         put(&mut header, &[&common, &(extra.len() as u16).to_le_bytes()]);
         put(&mut header, &[self.name.as_bytes(), &extra]);
         header
@@ -349,9 +342,8 @@ impl Entry {
         }
         let header = if far { ELSEWHERE } else { self.header as u32 };
         let mut fields = b"PK\x01\x02".to_vec();
-        let made_by: u16 = if large || far { 45 } else { 20 };
-        let common = self.common(large || far);
-        put(&mut fields, &[&made_by.to_le_bytes(), &common]);
+        let version = version(large || far);
+        put(&mut fields, &[&version.to_le_bytes(), &self.common(version, large)]);
         // Comment, disk, attributes: none.
         put(&mut fields, &[&(extra.len() as u16).to_le_bytes(), &[0; 10]]);
         put(&mut fields, &[&header.to_le_bytes(), self.name.as_bytes(), &extra]);
@@ -376,4 +368,71 @@ fn end_of_directory(entries: usize, start: u64, length: usize, zip64: bool) -> V
     put(&mut end, &[b"PK\x05\x06", &[0; 4], &entries, &entries]);
     put(&mut end, &[&(length as u32).to_le_bytes(), &start.to_le_bytes(), &[0; 2]]);
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes and place that a directory header says, each from where it says that it is,
+    /// and the length of the header.
+    fn said(header: &[u8]) -> (u64, u64, usize) {
+        let number = |at: usize, length: usize| {
+            header[at..at + length].iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte))
+        };
+        let (name, extra) = (number(28, 2) as usize, number(30, 2) as usize);
+        let mut at = 46 + name;
+        let end = at + extra;
+        if extra > 0 {
+            assert_eq!((number(at, 2), number(at + 2, 2)), (1, extra as u64 - 4));
+            at += 4;
+        }
+        let mut field = |short: u64| match short {
+            0xFFFF_FFFF => {
+                at += 8;
+                number(at - 8, 8)
+            }
+            short => short,
+        };
+        let (size, compressed, place) =
+            (field(number(24, 4)), field(number(20, 4)), field(number(42, 4)));
+        assert_eq!((size, at), (compressed, end), "every large field is there, and no other");
+        (size, place, header.len())
+    }
+
+    #[test]
+    fn large_sizes_and_far_places_stand_elsewhere_each_for_itself() {
+        const FOUR_GIB: u64 = 1 << 32;
+        let values = [64, FOUR_GIB - 2, FOUR_GIB - 1, FOUR_GIB, 9 * FOUR_GIB + 5];
+        for (size, header) in values.into_iter().flat_map(|s| values.map(|h| (s, h))) {
+            let checksum = Hasher::new();
+            let buffer = Vec::new();
+            let name = "indices.npy".to_string();
+            let entry = Entry { name, header, data: 0, size, checksum, given: 0, buffer };
+            for zip64 in [false, true] {
+                let directory = entry.directory_header(zip64);
+                let (large, far) = (size >= FOUR_GIB - 1, header >= FOUR_GIB - 1);
+                let extra = match (zip64 || large, zip64 || far) {
+                    (false, false) => 0,
+                    (true, false) => 4 + 16,
+                    (false, true) => 4 + 8,
+                    (true, true) => 4 + 24,
+                };
+                assert_eq!(said(&directory), (size, header, 46 + 11 + extra));
+                let local = entry.local_header(zip64);
+                assert_eq!((header + local.len() as u64) % ALIGNMENT, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_far_directory_is_found_through_its_own_record() {
+        let near = end_of_directory(3, 1000, 200, false);
+        assert_eq!(near.len(), 22);
+        let far = end_of_directory(3, 1 << 33, 200, false);
+        assert_eq!(far.len(), 56 + 20 + 22);
+        assert_eq!(far[48..56], (1u64 << 33).to_le_bytes());
+        assert_eq!(far[64..72], ((1u64 << 33) + 200).to_le_bytes());
+        assert_eq!(far[92..96], [0xFF; 4]);
+    }
 }

@@ -9,11 +9,11 @@ use arrow_select::take::take;
 use nearjoin::Scalar;
 use nearjoin::sink::Block;
 
+use super::Written;
 use super::columns;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::Target;
-use super::Written;
 use crate::error::{Error, Place, Result};
 use crate::format::OutputFormat;
 

@@ -45,9 +45,10 @@ impl<R: Rows> ParquetEncoder<R> {
     ) -> Result<(Self, SerializedFileWriter<Inside>)> {
         let name = target.name().to_owned();
         let options = ArrowWriterOptions::new().with_properties(properties(&schema, styles));
-        let (file, factory) = ArrowWriter::try_new_with_options(Inside(Some(target)), schema.clone(), options)
-            .and_then(ArrowWriter::into_serialized_writer)
-            .map_err(|e| error(&name, e))?;
+        let (file, factory) =
+            ArrowWriter::try_new_with_options(Inside(Some(target)), schema.clone(), options)
+                .and_then(ArrowWriter::into_serialized_writer)
+                .map_err(|e| error(&name, e))?;
         Ok((ParquetEncoder { name, schema, factory, rows: PhantomData }, file))
     }
 
@@ -73,9 +74,9 @@ const PAGE_ROWS: usize = 1 << 16;
 
 /// Neighbouring points have nearly the same neighbours, and a join gives them one after the
 /// other: rows of ids repeat each other at a distance that a compressor finds and a
-/// dictionary does not. So ids are stored plainly and compressed, which makes them several
-/// times smaller than with a dictionary and takes half its time. Distances hold little to
-/// compress, and most of that in their leading bytes.
+/// dictionary does not. So ids are stored plainly and compressed, which is smaller than a
+/// dictionary and takes no longer. Distances hold little to compress, and most of that in
+/// their leading bytes.
 fn properties(schema: &SchemaRef, styles: &[Style]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("nearjoin ", env!("CARGO_PKG_VERSION")).into())
@@ -89,8 +90,8 @@ fn properties(schema: &SchemaRef, styles: &[Style]) -> WriterProperties {
         let (dictionary, encoding) = match style {
             Style::RowNumbers => (false, Encoding::PLAIN),
             Style::Reals => (false, Encoding::BYTE_STREAM_SPLIT),
-            // Used where the dictionary is given up.
-            Style::Values => (true, Encoding::PLAIN),
+            // Names are long enough for a dictionary to pay; numbers are as row numbers.
+            Style::Values => (!field.data_type().is_primitive(), Encoding::PLAIN),
         };
         properties = properties
             .set_column_dictionary_enabled(column.clone(), dictionary)

@@ -133,7 +133,9 @@ impl<E: Encoder> Pipeline<E> {
             return Err(failed(state));
         }
         let number = state.oldest + state.flight.len();
-        state.flight.push_back(Slot { parts: (0..pieces).map(|_| None).collect(), missing: pieces });
+        state
+            .flight
+            .push_back(Slot { parts: (0..pieces).map(|_| None).collect(), missing: pieces });
         let batch = Arc::new(batch);
         for piece in 0..pieces {
             state.pieces.push_back(Piece { batch: Arc::clone(&batch), number, piece });

@@ -8,11 +8,11 @@ use arrow_schema::{ArrowError, Field, Schema};
 use nearjoin::{Points, Scalar};
 
 use super::Written;
+use super::columns;
 use super::npy::{self, Kind};
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::{Target, refused};
-use super::columns;
 use crate::error::{Error, Result};
 use crate::format::Format;
 

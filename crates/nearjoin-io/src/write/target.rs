@@ -67,13 +67,7 @@ impl Target {
     /// Standard output. What was written there stays, complete or not.
     pub fn stdout() -> Self {
         let place = Place::Stdout(io::stdout());
-        Target {
-            name: "standard output".into(),
-            place,
-            position: 0,
-            length: 0,
-            room: u64::MAX,
-        }
+        Target { name: "standard output".into(), place, position: 0, length: 0, room: u64::MAX }
     }
 
     /// The final name, for messages.
@@ -172,13 +166,13 @@ impl Place {
         // A link stays a link: what it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         match fs::metadata(&path) {
-            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(there) if there.permissions().readonly() => {
-                return Err(io::ErrorKind::PermissionDenied.into());
+                Err(io::ErrorKind::PermissionDenied.into())
             }
             // A device or a pipe must not be replaced by a file.
             Ok(there) if !there.is_file() => {
-                return Ok(Place::Direct(OpenOptions::new().write(true).open(&path)?));
+                OpenOptions::new().write(true).open(&path).map(Place::Direct)
             }
             _ => Unfinished::create(path).map(Place::Beside),
         }

@@ -23,6 +23,15 @@ pub(super) struct Beginning {
 
 impl Beginning {
     pub(super) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Self> {
+        if let Some(delimiter) = options.delimiter.filter(|&byte| !can_separate(byte)) {
+            return Err(Error::Format {
+                file: input.name.clone(),
+                problem: format!(
+                    "{:?} cannot separate fields: choose a sign that is in no number",
+                    char::from(delimiter)
+                ),
+            });
+        }
         const FIRST: u64 = 64 << 10;
         const MOST: u64 = 64 << 20;
         let mut length = FIRST;
@@ -97,6 +106,12 @@ impl Beginning {
         };
         Ok(Some(Beginning { delimiter, names, header, start: start as u64, line }))
     }
+}
+
+fn can_separate(byte: u8) -> bool {
+    byte.is_ascii()
+        && !byte.is_ascii_alphanumeric()
+        && !matches!(byte, b'.' | b'+' | b'-' | b'"' | b'\n' | b'\r' | 0)
 }
 
 /// The delimiter that divides the first two lines into equally many fields; of several, the
@@ -207,7 +222,7 @@ mod tests {
     #[test]
     fn where_the_rows_begin() {
         let seen = beginning("\u{feff}\r\n\n\"x\ny\" , z\r\n1,2\n", &ReadOptions::default());
-        assert_eq!((seen.start, seen.line), (18, 5));
+        assert_eq!((seen.start, seen.line), (17, 5));
         assert_eq!(seen.names, ["x\ny", "z"]);
         let seen = beginning("\n1,2\n", &ReadOptions::default());
         assert_eq!((seen.start, seen.line), (1, 2));

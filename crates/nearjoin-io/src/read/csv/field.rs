@@ -31,7 +31,9 @@ impl Fields {
     ) -> Result<Self> {
         let (file, names) = (&input.name, &beginning.names);
         let hint = |error| match error {
-            Error::Content { file, place, problem } if !beginning.header => {
+            Error::Content { file, place, problem }
+                if !beginning.header && options.header.is_none() =>
+            {
                 let problem = format!("{problem} (no header was found in line 1)");
                 Error::Content { file, place, problem }
             }
@@ -77,7 +79,7 @@ impl Fields {
         let text = String::from_utf8_lossy(text.trim_ascii());
         let value = |value: String, problem: &str| Error::Value {
             file: file.clone(),
-            place: place.clone(),
+            place: place.clone().into(),
             value,
             problem: problem.to_owned(),
         };

@@ -164,10 +164,8 @@ mod tests {
             if !closed {
                 continue;
             }
-            let mut reader = csv::ReaderBuilder::new()
-                .has_headers(false)
-                .flexible(true)
-                .from_reader(&text[..]);
+            let mut reader =
+                csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&text[..]);
             let theirs: Vec<Vec<Vec<u8>>> = reader
                 .byte_records()
                 .map(|record| record.unwrap().iter().map(<[u8]>::to_vec).collect())

@@ -1,0 +1,118 @@
+//! The door: files by name and by content, progress, and what cannot be opened.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use nearjoin_io::{Error, Format, Progress, ReadOptions, Source, read};
+use parquet::file::properties::WriterProperties;
+
+use crate::read_make::*;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nearjoin-io-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> Source {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Source::from(path.as_path())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn formats_by_name_and_by_content() {
+    let folder = Folder::new("formats");
+    let table = batch(&[("x", floats(&[1.0, 2.0])), ("y", floats(&[3.0, 4.0]))]);
+    let mut npy = npy_header("<f8", false, "(2, 2)");
+    npy.extend([1.0f64, 3.0, 2.0, 4.0].iter().flat_map(|x| x.to_le_bytes()));
+    let files = [
+        (Format::Parquet, "a.parquet", parquet(&table, WriterProperties::default()).to_vec()),
+        (Format::Arrow, "a.arrow", arrow_file(std::slice::from_ref(&table), None).to_vec()),
+        (Format::Arrow, "a.arrows", arrow_stream(&[table], None).to_vec()),
+        (Format::Csv, "a.csv", b"x,y\n1,3\n2,4\n".to_vec()),
+        (Format::Csv, "b.CSV", b"x,y\n\"1\",3\n2,4\n".to_vec()),
+        (Format::Npy, "a.npy", npy),
+    ];
+    for (format, name, bytes) in files {
+        for name in [name, "unnamed"] {
+            let source = folder.file(name, &bytes);
+            let progress = Progress::default();
+            let loaded = read(&source, &ReadOptions::default(), &progress).unwrap();
+            assert_eq!(coordinates(&loaded), [1.0, 3.0, 2.0, 4.0], "{name}");
+            assert_eq!((loaded.format, loaded.bytes), (format, bytes.len() as u64));
+            assert_eq!(progress.total.load(Ordering::Relaxed), bytes.len() as u64);
+            assert_eq!(progress.done.load(Ordering::Relaxed), bytes.len() as u64);
+        }
+        if format != Format::Csv {
+            let source = folder.file("wrong.csv", &bytes);
+            let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{source}: this is not CSV but looks like {format}: give the format with \
+                     --format"
+                )
+            );
+            let right = ReadOptions { format: Some(format), ..ReadOptions::default() };
+            assert!(read(&source, &right, &Progress::default()).is_ok());
+        }
+    }
+}
+
+/// A file is read in parts where memory is read at once: both give the same.
+#[test]
+fn large_files() {
+    let folder = Folder::new("large");
+    let rows = 600_000;
+    let x: Vec<f64> = (0..rows).map(|row| (row as f64 * 0.1).cos()).collect();
+    let y: Vec<f64> = (0..rows).map(|row| (row % 100) as f64).collect();
+    let expected: Vec<f64> = (0..rows).flat_map(|row| [x[row], y[row]]).collect();
+    let table = batch(&[("x", floats(&x)), ("y", floats(&y))]);
+    let text: String = (0..rows).map(|row| format!("{},{}\n", x[row], y[row])).collect();
+    let mut npy = npy_header("<f8", false, &format!("({rows}, 2)"));
+    npy.extend(expected.iter().flat_map(|x| x.to_le_bytes()));
+    for (name, bytes) in [
+        ("a.parquet", parquet(&table, WriterProperties::default()).to_vec()),
+        ("a.arrow", arrow_file(std::slice::from_ref(&table), None).to_vec()),
+        ("a.csv", text.clone().into_bytes()),
+        ("quoted.csv", text.replacen("1,0", "\"1\",0", 1).into_bytes()),
+        ("a.npy", npy),
+    ] {
+        let source = folder.file(name, &bytes);
+        let loaded = read(&source, &ReadOptions::default(), &Progress::default()).unwrap();
+        assert!(coordinates(&loaded) == expected, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened() {
+    let folder = Folder::new("absent");
+    let absent = Source::from(folder.0.join("absent.csv").as_path());
+    let error = read(&absent, &ReadOptions::default(), &Progress::default()).unwrap_err();
+    assert!(matches!(error, Error::Io { doing: "opened", .. }));
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("{absent} could not be opened: ")), "{message}");
+    let directory = Source::from(folder.0.as_path());
+    let error = read(&directory, &ReadOptions::default(), &Progress::default()).unwrap_err();
+    assert!(matches!(error, Error::Io { doing: "read", .. }));
+    for name in ["a.csv", "a.parquet", "a.arrow", "a.npy", "a"] {
+        let source = folder.file(name, b"");
+        let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+        assert_eq!(error.to_string(), format!("{source}: the file is empty"));
+    }
+    let source = folder.file("text.parquet", b"x,y\n1,2\n");
+    let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { format: "Parquet", .. }), "{error}");
+}
