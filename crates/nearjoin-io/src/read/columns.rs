@@ -324,6 +324,8 @@ fn unsuited(kind: &DataType, options: &ReadOptions) -> String {
                     f64"
             .to_owned();
         }
+        DataType::Struct(_) => "structs".to_owned(),
+        kind if kind.is_nested() => "nested values".to_owned(),
         kind => kind.to_string(),
     };
     match options.columns {

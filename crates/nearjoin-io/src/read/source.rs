@@ -257,11 +257,15 @@ impl Length for Data {
 /// Page headers are a few dozen bytes: one small read sees most of them.
 const HEADER: usize = 1024;
 
+/// What claims to be a longer header is none.
+const LONGEST_HEADER: u64 = 16 << 20;
+
 impl ChunkReader for Data {
     type T = SmallReads;
 
     fn get_read(&self, start: u64) -> ParquetResult<SmallReads> {
-        Ok(SmallReads { data: self.clone(), offset: start, ahead: Bytes::new() })
+        let end = self.len().min(start.saturating_add(LONGEST_HEADER));
+        Ok(SmallReads { data: self.clone(), offset: start, end, ahead: Bytes::new() })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -270,16 +274,23 @@ impl ChunkReader for Data {
 }
 
 /// Reads on from a position, a little ahead.
+///
+/// The end is an error: the decoder of headers takes an empty read for success, and would
+/// step over nothing as often as a damaged header says.
 pub(crate) struct SmallReads {
     data: Data,
     offset: u64,
+    end: u64,
     ahead: Bytes,
 }
 
 impl Read for SmallReads {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.ahead.is_empty() {
-            let left = self.data.len().saturating_sub(self.offset);
+            let left = self.end.saturating_sub(self.offset);
+            if left == 0 && !out.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             let len = HEADER.max(out.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
             self.ahead = self.data.read(self.offset, len)?;
             self.offset += len as u64;

@@ -121,3 +121,11 @@ fn claims_are_not_believed() {
     let error = refuse(claims);
     assert!(error.starts_with("f is not a complete Arrow file: "), "{error}");
 }
+
+/// A page header with a list of billions of items that are not there.
+#[test]
+fn a_header_without_end_is_refused() {
+    let file = include_bytes!("../damaged/endless_page_header.parquet");
+    let error = refuse_with(&file[..], &columns(&["x", "y"]));
+    assert!(error.starts_with("f is not a complete Parquet file: "), "{error}");
+}

@@ -1,0 +1,5 @@
+#![no_main]
+
+use nearjoin_io::Format;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| nearjoin_fuzz::read(Format::Parquet, input));
