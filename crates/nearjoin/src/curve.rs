@@ -6,8 +6,6 @@
 //! of their distance wide, because the interesting ε may be any small part of the extent:
 //! bins of equal width over the mean distance would put all of it into the first.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -24,10 +22,10 @@ const DISTANCES: usize = 1 << 29;
 const COORDINATES: usize = 1 << 24;
 /// Points whose distances are computed before they are counted.
 const STRIP: usize = 1024;
-/// A bin is what the leading bits of the distance as `f32` tell: 8 of the exponent, 7 of the
-/// mantissa, so bins are less than 0.8 % wide.
-const SHIFT: u32 = 16;
-const BINS: usize = 1 << (32 - SHIFT - 1);
+/// A bin is what the leading bits of the distance tell: 11 of the exponent, 6 of the
+/// mantissa, so bins are at most 1.6 % wide, and no scale is too small or too large.
+const SHIFT: u32 = 46;
+const BINS: usize = 1 << (64 - SHIFT - 1);
 
 /// The average number of neighbours as a function of ε, estimated from a sample.
 ///
@@ -81,6 +79,9 @@ impl NeighborCurve {
 
     /// The average number of neighbours within `eps`.
     pub fn neighbors(&self, eps: f64) -> f64 {
+        if eps.is_nan() || eps < 0.0 {
+            return 0.0;
+        }
         let distance = eps / self.unit;
         let acc = if self.metric == Metric::L2 { distance * distance } else { distance };
         self.weight * self.cumulative[bin(acc)] as f64
@@ -112,7 +113,7 @@ impl NeighborCurve {
 
     /// Where a bin begins.
     fn start(&self, bin: usize) -> f64 {
-        let acc = f64::from(f32::from_bits((bin as u32) << SHIFT));
+        let acc = f64::from_bits((bin as u64) << SHIFT);
         self.unit * if self.metric == Metric::L2 { acc.sqrt() } else { acc }
     }
 
@@ -136,13 +137,16 @@ impl NeighborCurve {
         let unit = columns.par_chunks(compared.max(1)).map(half_extent);
         let unit = unit.reduce(|| f64::MIN_POSITIVE, f64::max);
 
-        let bins: Vec<AtomicU64> = (0..BINS).map(|_| AtomicU64::new(0)).collect();
-        let pairs: u64 = (0..queries)
+        let sum = |mut a: (Vec<u64>, u64), b: (Vec<u64>, u64)| {
+            a.0.iter_mut().zip(b.0).for_each(|(a, b)| *a += b);
+            (a.0, a.1 + b.1)
+        };
+        let (bins, pairs) = (0..queries)
             .into_par_iter()
-            .map(|q| {
+            .with_min_len(QUERIES / 16)
+            .fold(none, |(mut counts, pairs), q| {
                 let row = spread(q, queries, left.len());
                 let query: Vec<f64> = left.row(row).iter().map(|x| x.to_f64()).collect();
-                let mut counts = vec![0u32; BINS];
                 let mut acc = [0.0; STRIP];
                 for start in (0..compared).step_by(STRIP) {
                     let acc = &mut acc[..STRIP.min(compared - start)];
@@ -152,20 +156,15 @@ impl NeighborCurve {
                     }
                     acc.iter().for_each(|acc| counts[bin(*acc)] += 1);
                 }
-                let own = u32::from(is_self && rows.binary_search(&row).is_ok());
+                let own = u64::from(is_self && rows.binary_search(&row).is_ok());
                 counts[0] -= own;
-                for (sum, count) in bins.iter().zip(counts) {
-                    if count > 0 {
-                        sum.fetch_add(u64::from(count), Relaxed);
-                    }
-                }
-                compared as u64 - u64::from(own)
+                (counts, pairs + compared as u64 - own)
             })
-            .sum();
+            .reduce(none, sum);
 
         let mut sum = 0;
-        let running = |count: AtomicU64| {
-            sum += count.into_inner();
+        let running = |count: u64| {
+            sum += count;
             sum
         };
         let candidates = right.len().saturating_sub(usize::from(is_self)) as f64;
@@ -175,9 +174,15 @@ impl NeighborCurve {
     }
 }
 
+/// Nothing counted.
+fn none() -> (Vec<u64>, u64) {
+    (vec![0; BINS], 0)
+}
+
 /// The bin of a distance in units, squared for L2.
 fn bin(acc: f64) -> usize {
-    ((acc as f32).to_bits() >> SHIFT) as usize
+    // An ε of −0 is 0.
+    (acc.abs().to_bits() >> SHIFT) as usize
 }
 
 /// Adds one dimension of the distances from `x`, in units.
@@ -218,6 +223,29 @@ mod tests {
             assert_eq!(curve.eps(40_000.0), None);
             let all = curve.neighbors(1e6);
             assert!((all - 39_999.0).abs() < 1e-6, "{all}");
+        }
+    }
+
+    #[test]
+    fn one_outlier_does_not_hide_the_others() {
+        let mut data = lattice(100);
+        let near = NeighborCurve::of_self(&Points::new(&data, 2).unwrap(), Metric::L2).unwrap();
+        data.extend([9.97e36, -9.97e36]);
+        let far = NeighborCurve::of_self(&Points::new(&data, 2).unwrap(), Metric::L2).unwrap();
+        let (near, far) = (near.eps(50.0).unwrap(), far.eps(50.0).unwrap());
+        assert!((far / near - 1.0).abs() < 0.1, "{near} {far}");
+    }
+
+    #[test]
+    fn odd_distances_have_an_answer() {
+        let data = lattice(20);
+        let points = Points::new(&data, 2).unwrap();
+        for metric in Metric::ALL {
+            let curve = NeighborCurve::of_self(&points, metric).unwrap();
+            assert_eq!(curve.neighbors(-1.0), 0.0);
+            assert_eq!(curve.neighbors(-0.0), 0.0);
+            assert_eq!(curve.neighbors(f64::NAN), 0.0);
+            assert!((curve.neighbors(f64::INFINITY) - 399.0).abs() < 1e-6);
         }
     }
 

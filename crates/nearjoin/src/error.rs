@@ -157,7 +157,7 @@ impl fmt::Display for Error {
             Error::Epsilon { value, kind } => {
                 write!(
                     f,
-                    "ε = {value} is not a distance: it must be 0 or more and finite in {kind}"
+                    "ε = {value:?} is not a distance: it must be 0 or more and finite in {kind}"
                 )
             }
             Error::Option { name, value, allowed } => {

@@ -21,6 +21,9 @@ use crate::sink::{Count, Csr, CsrSink, Execution, Sink};
 use crate::stats::Stats;
 use crate::summary::Summary;
 
+/// Threads at the most: beyond, starting them takes longer than any join they could help.
+pub(crate) const MAX_THREADS: usize = 1024;
+
 /// The ε-join: all pairs of points within a distance ε of each other.
 ///
 /// ```
@@ -204,8 +207,8 @@ impl EpsJoin {
             let reason = "this version has no GPU engine; use auto or cpu".into();
             return Err(Error::Device { device, reason });
         }
-        if self.threads == Some(0) {
-            return Err(Error::Option { name: "threads", value: 0, allowed: "1 or more" });
+        if let Some(value) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            return Err(Error::Option { name: "threads", value, allowed: "1 to 1024" });
         }
         if !(1..=8).contains(&self.directory_levels) {
             let value = self.directory_levels;

@@ -167,6 +167,12 @@ impl<T> From<Vec<T>> for Buffer<T> {
     }
 }
 
+impl<T: Clone> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        self[..].to_vec().into()
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self[..], f)

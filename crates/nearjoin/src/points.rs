@@ -123,7 +123,7 @@ impl<'a, T: Scalar> Points<'a, T> {
 /// assert_eq!(ragged, Error::Ragged { row: 1, columns: 1, expected: 2 });
 /// # Ok::<(), nearjoin::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PointsBuf<T> {
     data: Buffer<T>,
     dimension: usize,

@@ -153,8 +153,8 @@ fn epsilon_that_only_f64_can_hold() {
 #[test]
 fn no_threads() {
     let error = refused(EpsJoin::new(1.0).threads(0));
-    assert_eq!(error, Error::Option { name: "threads", value: 0, allowed: "1 or more" });
-    assert_says(&error, &["threads = 0", "1 or more"]);
+    assert_eq!(error, Error::Option { name: "threads", value: 0, allowed: "1 to 1024" });
+    assert_says(&error, &["threads = 0", "1 to 1024"]);
 }
 
 #[test]

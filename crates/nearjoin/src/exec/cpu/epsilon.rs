@@ -163,7 +163,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         for sample in 0..samples {
             // Units begin at multiples of a block, and so does this.
             let start = spread(sample, samples, blocks) as u32 * BLOCK;
-            let unit = start..(start + BLOCK).min(queries as u32);
+            let unit = start..start.saturating_add(BLOCK).min(queries as u32);
             let _ =
                 self.visit_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
                     let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
@@ -218,7 +218,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             }
             Index::Brute | Index::Directory(_) => {
                 for start in unit.clone().step_by(BLOCK as usize) {
-                    let block = start..unit.end.min(start + BLOCK);
+                    let block = start..unit.end.min(start.saturating_add(BLOCK));
                     queries.bound(&block, &mut bound);
                     worker.runs.clear();
                     match &self.index {
