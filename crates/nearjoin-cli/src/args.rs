@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::options::{Bytes, Number};
 
@@ -65,6 +65,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  nearjoin man ~/.local/share/man/man1")]
     Man {
         /// The folder; it must exist.
+        #[arg(value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
 }
@@ -109,19 +110,23 @@ pub(crate) struct Within {
     #[command(flatten)]
     pub(crate) input: Input,
     /// The distance ε: pairs at most this far apart are found
-    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, help_heading = "Join")]
     pub(crate) eps: f64,
-    /// Each pair of a self-join once, the smaller row on the left
-    #[arg(long, conflicts_with_all = ["right", "include_self", "degrees"])]
+    /// Each pair once, the smaller row on the left; not with B or --include-self
+    #[arg(
+        long,
+        conflicts_with_all = ["right", "include_self", "degrees"],
+        help_heading = "Join"
+    )]
     pub(crate) half: bool,
     /// Each point is its own neighbour too
-    #[arg(long, conflicts_with = "right")]
+    #[arg(long, conflicts_with = "right", help_heading = "Join")]
     pub(crate) include_self: bool,
     /// Pairs in ascending order: by left row, then by right row
-    #[arg(long)]
+    #[arg(long, help_heading = "Join")]
     pub(crate) sorted: bool,
     /// A column with the distance of each pair
-    #[arg(long, conflicts_with_all = ["count", "degrees"])]
+    #[arg(long, conflicts_with_all = ["count", "degrees"], help_heading = "Join")]
     pub(crate) distances: bool,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -137,13 +142,13 @@ pub(crate) struct Knn {
     #[command(flatten)]
     pub(crate) input: Input,
     /// How many neighbours of each point
-    #[arg(short, value_name = "K")]
+    #[arg(short, value_name = "K", help_heading = "Join")]
     pub(crate) k: Number,
     /// Each point is its own neighbour too
-    #[arg(long, conflicts_with = "right")]
+    #[arg(long, conflicts_with = "right", help_heading = "Join")]
     pub(crate) include_self: bool,
     /// No neighbours farther away than this
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", help_heading = "Join")]
     pub(crate) max_distance: Option<f64>,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -165,7 +170,7 @@ pub(crate) struct Estimate {
     #[arg(long)]
     pub(crate) plot: bool,
     /// How distances are measured
-    #[arg(long, default_value = "l2", value_name = "NAME", value_parser = metric())]
+    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = metric())]
     pub(crate) metric: nearjoin::Metric,
     /// Threads to use [default: all]
     #[arg(long, value_name = "N")]
@@ -224,9 +229,9 @@ pub(crate) enum Shape {
 /// The type of coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Type {
-    /// Four bytes
+    /// Four bytes, about 7 digits
     F32,
-    /// Eight bytes
+    /// Eight bytes, about 16 digits
     F64,
 }
 
@@ -269,22 +274,24 @@ pub(crate) enum When {
 #[command(next_help_heading = "Input")]
 pub(crate) struct Input {
     /// The points, or the left ones of a join of two sets; - is standard input
-    #[arg(value_name = "A")]
+    #[arg(value_name = "A", help_heading = "Input", value_hint = ValueHint::FilePath)]
     pub(crate) left: PathBuf,
     /// The right points; without them A is joined with itself
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", help_heading = "Input", value_hint = ValueHint::FilePath)]
     pub(crate) right: Option<PathBuf>,
-    /// The columns that hold the coordinates [default: all but the ids]
+    /// The columns that hold the coordinates, by name, or by number from 0 where there are no
+    /// names [default: all but the ids]
     #[arg(long, value_name = "x,y,z", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
     /// The same for B, where its names differ
     #[arg(long, value_name = "x,y,z", value_delimiter = ',', requires = "right")]
     pub(crate) right_columns: Option<Vec<String>>,
-    /// The column whose values name the points [default: row numbers from 0]
-    #[arg(long, value_name = "COLUMN")]
+    /// The column whose values stand for the points in the output, in A and in B [default: row
+    /// numbers from 0]
+    #[arg(long, value_name = "COLUMN", value_hint = ValueHint::Other)]
     pub(crate) id: Option<String>,
     /// The same for B, where its name differs
-    #[arg(long, value_name = "COLUMN", requires = "right", requires = "id")]
+    #[arg(long, value_name = "COLUMN", requires = "right", value_hint = ValueHint::Other)]
     pub(crate) right_id: Option<String>,
     /// The type to compute in [default: f32 if all columns are, else f64]
     #[arg(long, value_enum)]
@@ -292,7 +299,8 @@ pub(crate) struct Input {
     /// The format of the files [default: by name, or as they begin]
     #[arg(long, value_enum)]
     pub(crate) format: Option<InputFormat>,
-    /// What separates the fields of a CSV file: one character, or tab [default: as found]
+    /// What separates the fields of a CSV file: one character, tab or space [default: as
+    /// found]
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub(crate) delimiter: Option<u8>,
     /// Whether CSV files have a header
@@ -305,7 +313,7 @@ fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = nearjoin::Error> + Clone + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(names).try_map(|name| name.parse())
+    PossibleValuesParser::new(names).try_map(|name| name.to_ascii_lowercase().parse())
 }
 
 fn metric() -> impl TypedValueParser<Value = nearjoin::Metric> {
@@ -339,7 +347,8 @@ pub(crate) struct Output {
     /// Only print how many pairs there are
     #[arg(long, conflicts_with_all = ["output", "degrees"])]
     pub(crate) count: bool,
-    /// Only the number of neighbours of each point, into the file or to standard output
+    /// Only the number of neighbours of each point (columns id and neighbors), into the file or
+    /// to standard output
     #[arg(long)]
     pub(crate) degrees: bool,
 }
@@ -347,25 +356,26 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
-    /// Where to run
+    /// Where to run; this version has no GPU engine
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = device())]
     pub(crate) device: nearjoin::Device,
     /// How to find candidates
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = strategy())]
     pub(crate) strategy: nearjoin::Strategy,
     /// How distances are measured
-    #[arg(long, default_value = "l2", value_name = "NAME", value_parser = metric())]
+    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = metric())]
     pub(crate) metric: nearjoin::Metric,
     /// Threads to use [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Number>,
-    /// Memory to use beside the points, as in 4GiB [default: four fifths of what is free]
+    /// Memory to use beside the points, as in 4GiB or 500MB; a part of it is kept for writing
+    /// [default: four fifths of what is free]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<Bytes>,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Telling")]
+#[command(next_help_heading = "Reporting")]
 pub(crate) struct Telling {
     /// Print the plan, with the cost of each alternative, and do not run it
     #[arg(long)]

@@ -19,7 +19,10 @@ const NEIGHBORS: f64 = 24.0;
 const CHECKED: usize = 200;
 
 pub(crate) fn run(args: &args::Demo) -> Result {
-    let n = args.n.0.clamp(100, 50_000_000) as usize;
+    if !(100..=50_000_000).contains(&args.n.0) {
+        return Err(Failure::usage(format!("-n {}: it must be 100 to 50,000,000", args.n.0)));
+    }
+    let n = args.n.0 as usize;
     let (width, _) = system::terminal();
     let width = width.clamp(40, 80);
     let ascii = !system::speaks_unicode();
@@ -65,27 +68,23 @@ pub(crate) fn run(args: &args::Demo) -> Result {
     say(format!(
         "\nAt ε = {} there are {} pairs. Counting them took {:.0} ms: {} were taken in whole \
          blocks, without a distance.",
-        significant(20.0 * eps),
+        number::figures(20.0 * eps, 3),
         number::count(count.pairs()),
         stats.total().as_secs_f64() * 1e3,
         number::count(stats.pairs_taken)
     ))?;
 
-    check(&points, &csr, eps)?;
+    let checked = check(&points, &csr, eps)?;
     say(format!(
-        "\n{CHECKED} rows were found again by brute force: the same, to the last neighbour.\n\n\
+        "\n{checked} rows were found again by brute force: the same, to the last neighbour.\n\n\
          Now with your own points:\n  \
          nearjoin estimate points.csv --plot\n  \
          nearjoin within points.csv --eps 0.5 -o pairs.parquet"
     ))
 }
 
-fn significant(value: f64) -> String {
-    format!("{:.4}", value).trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 /// Compares rows from all over the input with brute force.
-fn check(points: &Points<'_, f64>, csr: &Csr<f64>, eps: f64) -> Result {
+fn check(points: &Points<'_, f64>, csr: &Csr<f64>, eps: f64) -> Result<usize> {
     let n = points.len();
     let checked = CHECKED.min(n);
     let rows: Vec<usize> = (0..checked).map(|k| k * n / checked).collect();
@@ -98,5 +97,5 @@ fn check(points: &Points<'_, f64>, csr: &Csr<f64>, eps: f64) -> Result {
             return Err(Failure::failed(format!("row {row} differs from brute force: a defect")));
         }
     }
-    Ok(())
+    Ok(checked)
 }

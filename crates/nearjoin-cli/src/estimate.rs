@@ -16,8 +16,11 @@ use crate::system;
 pub(crate) fn run(args: &args::Estimate) -> Result {
     let sources = options::sources(&args.input)?;
     if let Some(wrong) = args.neighbors.iter().find(|n| !(n.is_finite() && **n > 0.0)) {
-        return Err(Failure::usage(format!("--neighbors {wrong}: it must be more than 0")));
+        return Err(Failure::usage(format!(
+            "--neighbors {wrong}: it must be a number more than 0"
+        )));
     }
+    options::use_threads(args.threads);
     let board = Board::default();
     interrupt::watch(&board.monitor);
     let shown = Shown::new(&board, When::Auto, args.quiet, false);
@@ -57,7 +60,8 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
             None => join.plan_self(&left),
             Some(right) => join.plan(&left, right),
         }?;
-        let pairs = wanted * left.len() as f64;
+        // Where points tie, ε gives more than was wanted.
+        let pairs = curve.neighbors(eps).max(wanted) * left.len() as f64;
         let (count, list) = plan.estimated_seconds();
         lines.push(format!(
             "{wanted:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",
@@ -92,7 +96,9 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
 /// asked for.
 fn around(points: &[(f64, f64)], marks: &[(f64, f64, String)]) -> Vec<(f64, f64)> {
     let least = marks.iter().map(|mark| mark.1 / 4.0).fold(1.0, f64::min);
-    points.iter().copied().filter(|point| point.1 >= least).collect()
+    let widest = points.last().map_or(0.0, |point| point.0);
+    let worth = |point: &(f64, f64)| point.1 >= least && point.0 > 1e-9 * widest;
+    points.iter().copied().filter(worth).collect()
 }
 
 /// Four significant digits.

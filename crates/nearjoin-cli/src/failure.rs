@@ -46,7 +46,7 @@ impl Failure {
                 ExitCode::from(1)
             }
             Failure::Interrupted => {
-                let _ = writeln!(stderr, "interrupted: nothing was written");
+                let _ = writeln!(stderr, "{}", crate::interrupt::message());
                 ExitCode::from(INTERRUPTED)
             }
             Failure::ClosedPipe => ExitCode::SUCCESS,
@@ -69,7 +69,9 @@ impl From<nearjoin::Error> for Failure {
 impl From<nearjoin_io::Error> for Failure {
     fn from(error: nearjoin_io::Error) -> Self {
         match &error {
-            nearjoin_io::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+            nearjoin_io::Error::Io { file, source, .. }
+                if source.kind() == io::ErrorKind::BrokenPipe && file == "standard output" =>
+            {
                 Failure::ClosedPipe
             }
             _ => Failure::Failed(error.to_string()),

@@ -21,7 +21,10 @@ const BACKGROUND: u32 = 20;
 const SIGMA: std::ops::Range<f64> = 0.03..0.3;
 
 pub(crate) fn run(args: &args::Gen) -> Result {
-    let format = Format::of(&args.output).ok_or_else(|| {
+    // Other endings that are read would promise tabs, or a stream.
+    let ending = args.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let plain = ["parquet", "arrow", "feather", "csv", "npy"].contains(&ending);
+    let format = Format::of(&args.output).filter(|_| plain).ok_or_else(|| {
         Failure::usage(format!(
             "{}: the name of the output must end in .parquet, .arrow, .csv or .npy",
             args.output.display()

@@ -1,6 +1,6 @@
 //! Ctrl-C: stop within a second and leave nothing behind.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use nearjoin::Monitor;
@@ -13,30 +13,73 @@ const GRACE: Duration = Duration::from_millis(600);
 
 /// Whether Ctrl-C was pressed.
 static PRESSED: AtomicBool = AtomicBool::new(false);
+/// What there is of the answer, as a [`Progress`].
+static WRITTEN: AtomicU8 = AtomicU8::new(Written::Nothing as u8);
 
-/// Makes Ctrl-C, and the signals that ask a program to end, cancel what the monitor watches
-/// and remove every unfinished file.
-pub(crate) fn watch(monitor: &Monitor) {
-    let monitor = monitor.clone();
-    let stop = move || {
-        if PRESSED.swap(true, Relaxed) {
-            end();
-        }
-        monitor.cancel();
-        std::thread::spawn(|| {
-            std::thread::sleep(GRACE);
-            end();
-        });
-    };
-    // A second handler in one process, or a system without signals: then Ctrl-C ends the
-    // program as it would any other.
-    let _ = ctrlc::set_handler(stop);
+/// What an interrupted run leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// No file, and nothing on standard output.
+    Nothing,
+    /// A part, on standard output.
+    Part,
+    /// The whole answer; what tells of it may be missing.
+    Answer,
 }
 
+/// Notes what an interruption from now on would leave.
+pub(crate) fn leaves(written: Written) {
+    WRITTEN.store(written as u8, Relaxed);
+}
+
+/// What is said of an interrupted run.
+pub(crate) fn message() -> &'static str {
+    match WRITTEN.load(Relaxed) {
+        part if part == Written::Part as u8 => {
+            "interrupted: what went to standard output is incomplete"
+        }
+        answer if answer == Written::Answer as u8 => {
+            "interrupted: the answer is complete, what should tell of it is not"
+        }
+        _ => "interrupted: nothing was written",
+    }
+}
+
+/// Makes Ctrl-C, and the signals that ask a program to end, cancel what the monitor watches
+/// and remove every unfinished file. Signals that whoever started the program has told it to
+/// ignore, as `nohup` does, stay ignored.
+#[cfg(unix)]
+pub(crate) fn watch(monitor: &Monitor) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let ignored = crate::system::ignored_signals();
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
+    // Where the system refuses, a signal ends the program as it would any other.
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(heeded) else { return };
+    let monitor = monitor.clone();
+    let wait = move || {
+        for _ in signals.forever() {
+            if PRESSED.swap(true, Relaxed) {
+                end();
+            }
+            monitor.cancel();
+            std::thread::spawn(|| {
+                std::thread::sleep(GRACE);
+                end();
+            });
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".into()).spawn(wait);
+}
+
+/// Elsewhere Ctrl-C ends the program as it would any other.
+#[cfg(not(unix))]
+pub(crate) fn watch(_monitor: &Monitor) {}
+
+#[cfg(unix)]
 fn end() -> ! {
     nearjoin_io::write::remove_unfinished();
     crate::progress::wipe();
-    tell("interrupted: nothing was written");
+    tell(message());
     std::process::exit(i32::from(INTERRUPTED));
 }
 

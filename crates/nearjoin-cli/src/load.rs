@@ -20,7 +20,7 @@ impl Sides {
         let mut sides = Vec::new();
         for (source, options) in sources {
             let progress = board.loading(&source.to_string());
-            sides.push(nearjoin_io::read(source, options, &progress)?);
+            sides.push(quietly(|| nearjoin_io::read(source, options, &progress))?);
             if interrupt::pressed() {
                 return Err(Failure::Interrupted);
             }
@@ -65,6 +65,15 @@ impl Sides {
     pub(crate) fn bytes(&self) -> u64 {
         self.left.points.bytes() + self.right.as_ref().map_or(0, |right| right.points.bytes())
     }
+}
+
+/// Runs a reader without a word of panics that it catches: what it returns says enough.
+fn quietly<R>(read: impl FnOnce() -> R) -> R {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = read();
+    std::panic::set_hook(hook);
+    result
 }
 
 /// A type of coordinates that a [`PointSet`] may hold.

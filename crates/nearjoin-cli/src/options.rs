@@ -76,6 +76,16 @@ pub(crate) enum Place {
     File(PathBuf, OutputFormat),
 }
 
+impl Place {
+    /// The format that is written there.
+    pub(crate) fn format(&self) -> OutputFormat {
+        match self {
+            Place::Stdout => OutputFormat::Csv,
+            Place::File(_, format) => *format,
+        }
+    }
+}
+
 impl Output {
     pub(crate) fn new(output: &args::Output, input: &args::Input) -> Result<Self> {
         if output.count {
@@ -86,22 +96,12 @@ impl Output {
             Some(path) if path == Path::new("-") => Place::Stdout,
             Some(path) => Place::File(path.clone(), output_format(path)?),
         };
-        if let Place::File(path, _) = &place {
-            for source in [Some(&input.left), input.right.as_ref()].into_iter().flatten() {
-                if is_same_file(path, source) {
-                    return Err(Failure::usage(format!(
-                        "{} is both an input and the output: write to another file",
-                        path.display()
-                    )));
-                }
-            }
-            if let (Place::File(_, OutputFormat::Npz), Some(id)) = (&place, &input.id) {
-                return Err(Failure::usage(format!(
-                    "{}: npz holds row numbers, not the values of the column {id:?}: leave --id \
-                     out, or write .parquet, .arrow or .csv",
-                    path.display()
-                )));
-            }
+        if let (Place::File(path, OutputFormat::Npz), Some(id)) = (&place, &input.id) {
+            return Err(Failure::usage(format!(
+                "{}: npz holds row numbers, not the values of the column {id:?}: leave --id out, \
+                 or write .parquet, .arrow or .csv",
+                path.display()
+            )));
         }
         Ok(if output.degrees { Output::Degrees(place) } else { Output::Pairs(place) })
     }
@@ -125,12 +125,46 @@ fn output_format(path: &Path) -> Result<OutputFormat> {
     }
 }
 
-/// Whether two paths lead to one file. A file that is not there is no other.
-pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
+/// Makes reading and sorting use as many threads as the join will. Wrong numbers are for the
+/// join to refuse.
+pub(crate) fn use_threads(threads: Option<Number>) {
+    if let Some(Number(threads @ 1..=1024)) = threads {
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads as usize);
+        // Only a second pool would be refused, and this is the first.
+        let _ = builder.build_global();
     }
+}
+
+/// Refuses to write one file twice, or over an input.
+pub(crate) fn check_paths(inputs: &[&Path], outputs: &[&Path]) -> Result {
+    let dash = Path::new("-");
+    for (at, output) in outputs.iter().enumerate().filter(|(_, path)| **path != dash) {
+        if inputs.iter().any(|input| is_same_file(output, input)) {
+            return Err(Failure::usage(format!(
+                "{} is both an input and an output: write to another file",
+                output.display()
+            )));
+        }
+        if outputs[..at].iter().any(|other| is_same_file(output, other)) {
+            return Err(Failure::usage(format!(
+                "{} is to be written twice: give each output a file of its own",
+                output.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one file, which need not be there yet.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| {
+        path.canonicalize().ok().or_else(|| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            Some(folder.join(path.file_name()?))
+        })
+    };
+    real(a).zip(real(b)).is_some_and(|(a, b)| a == b)
 }
 
 /// What to read: the left points, and the right ones where there are two sets.
@@ -141,7 +175,7 @@ pub(crate) fn sources(input: &args::Input) -> Result<Vec<(Source, ReadOptions)>>
     }
     let left = ReadOptions {
         format: input.format.map(Format::from),
-        columns: input.columns.clone(),
+        columns: input.columns.as_deref().map(trimmed),
         id: input.id.clone(),
         dtype: input.dtype.map(DType::from),
         delimiter: input.delimiter,
@@ -152,13 +186,18 @@ pub(crate) fn sources(input: &args::Input) -> Result<Vec<(Source, ReadOptions)>>
         },
     };
     let right = ReadOptions {
-        columns: input.right_columns.clone().or_else(|| left.columns.clone()),
+        columns: input.right_columns.as_deref().map(trimmed).or_else(|| left.columns.clone()),
         id: input.right_id.clone().or_else(|| left.id.clone()),
         ..left.clone()
     };
     let mut sources = vec![(source(&input.left), left)];
     sources.extend(input.right.as_ref().map(|path| (source(path), right)));
     Ok(sources)
+}
+
+/// Names without the spaces that a comma invites.
+fn trimmed(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.trim().to_string()).collect()
 }
 
 fn source(path: &Path) -> Source {

@@ -11,9 +11,10 @@ use std::time::Instant;
 use nearjoin::sink::{Block, Callback, Count, Csr, CsrSink, Degrees};
 use nearjoin::{Buffer, EpsJoin, Plan, Points, Scalar, Stats};
 use nearjoin_io::OutputFormat;
-use nearjoin_io::write::{NpzCsr, PairColumns, PairWriter, Target, Written, write_degrees};
+use nearjoin_io::write::{self, NpzCsr, PairColumns, PairWriter, Target, write_degrees};
 
 use crate::failure::{Failure, Result, say};
+use crate::interrupt::{self, Written};
 use crate::load::Held;
 use crate::options::{Output, Place};
 use crate::progress::Board;
@@ -48,7 +49,7 @@ pub(crate) struct Outcome {
     pub(crate) write: f64,
     /// Parts that the left points were joined in.
     pub(crate) parts: usize,
-    pub(crate) written: Option<Written>,
+    pub(crate) written: Option<write::Written>,
     /// The number of neighbours of each left point, where it is known.
     pub(crate) degrees: Option<Vec<u64>>,
 }
@@ -83,10 +84,10 @@ impl<T: Held> Job<'_, T> {
             (Output::Count, _) | (_, None) => self.count(plan),
             (Output::Degrees(place), Some(target)) => self.degrees(plan, place, target),
             (Output::Pairs(place), Some(target)) => {
-                let format = match place {
-                    Place::Stdout => OutputFormat::Csv,
-                    Place::File(_, format) => *format,
-                };
+                let format = place.format();
+                if *place == Place::Stdout {
+                    interrupt::leaves(Written::Part);
+                }
                 if self.sorted || format == OutputFormat::Npz {
                     self.in_order(plan, format, target)
                 } else {
@@ -122,13 +123,10 @@ impl<T: Held> Job<'_, T> {
         outcome.add(&plan.run(&mut degrees)?);
         let degrees = degrees.as_slice();
         outcome.pairs = degrees.iter().sum();
-        let format = match place {
-            Place::Stdout => OutputFormat::Csv,
-            Place::File(_, format) => *format,
-        };
         let start = Instant::now();
         self.board.writing(target.name());
-        outcome.written = Some(write_degrees(target, format, self.columns.left.clone(), degrees)?);
+        let ids = self.columns.left.clone();
+        outcome.written = Some(write_degrees(target, place.format(), ids, degrees)?);
         outcome.write = start.elapsed().as_secs_f64();
         outcome.degrees = self.tally.then(|| degrees.to_vec());
         Ok(outcome)
@@ -190,6 +188,8 @@ impl<T: Held> Job<'_, T> {
     ) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let name = target.name().to_string();
+        // A table that cannot be written is refused now; an npz needs to know its size.
+        let place = self.place(format, target)?;
         let sink = || CsrSink::new().sorted(self.sorted).distances(self.columns.distances);
         let pair = 4 + if self.columns.distances { size_of::<T>() as u64 } else { 0 };
         // Beside the index of all right points, and of the left ones of a part, its rows may
@@ -206,7 +206,7 @@ impl<T: Held> Job<'_, T> {
                     outcome.degrees =
                         self.tally.then(|| csr.iter().map(|row| row.len() as u64).collect());
                     let pairs = self.in_answer(csr.pairs());
-                    let mut writer = self.writer(format, target, pairs)?;
+                    let mut writer = self.writer(place, pairs)?;
                     let keep = if self.columns.half { Keep::Later } else { Keep::All };
                     writer.part(0, csr, keep)?;
                     self.board.writing(&name);
@@ -223,7 +223,7 @@ impl<T: Held> Job<'_, T> {
         let degrees = degrees.as_slice();
         let parts = parts(degrees, room / pair);
         let pairs = self.in_answer(degrees.iter().sum());
-        let mut writer = self.writer(format, target, pairs)?;
+        let mut writer = self.writer(place, pairs)?;
         let right = self.right.unwrap_or(self.left);
         let keep = match (&self.right, self.columns.half) {
             (Some(_), _) => Keep::All,
@@ -248,15 +248,22 @@ impl<T: Held> Job<'_, T> {
         if self.columns.half { pairs / 2 } else { pairs }
     }
 
-    fn writer(&self, format: OutputFormat, target: Target, pairs: u64) -> Result<Ordered<T>> {
+    fn place(&self, format: OutputFormat, target: Target) -> Result<Ordering<T>> {
         if format == OutputFormat::Npz {
-            let left = self.left.len() as u64;
-            let right = self.right.map_or(left, |right| right.len() as u64);
-            let distances = self.columns.distances;
-            return Ok(Ordered::Npz(NpzCsr::new(target, left, right, pairs, distances)?));
+            return Ok(Ordering::Npz(target));
         }
         let columns = PairColumns { half: false, ..self.columns.clone() };
-        Ok(Ordered::Table(PairWriter::new(target, format, columns)?))
+        Ok(Ordering::Table(PairWriter::new(target, format, columns)?))
+    }
+
+    fn writer(&self, place: Ordering<T>, pairs: u64) -> Result<Ordered<T>> {
+        let target = match place {
+            Ordering::Table(writer) => return Ok(Ordered::Table(writer)),
+            Ordering::Npz(target) => target,
+        };
+        let left = self.left.len() as u64;
+        let right = self.right.map_or(left, |right| right.len() as u64);
+        Ok(Ordered::Npz(NpzCsr::new(target, left, right, pairs, self.columns.distances)?))
     }
 
     fn finish(&self, writer: Ordered<T>, mut outcome: Outcome, parts: usize) -> Result<Outcome> {
@@ -281,6 +288,12 @@ enum Keep {
     Others,
     /// Those that come after the point.
     Later,
+}
+
+/// What will take rows in order, before their number is known.
+enum Ordering<T: Scalar> {
+    Table(PairWriter<T>),
+    Npz(Target),
 }
 
 /// What takes rows in order.

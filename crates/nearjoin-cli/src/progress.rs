@@ -137,12 +137,7 @@ impl View {
             }
             View::Loading { done, .. } => parts.push(number::bytes(*done)),
             View::Joining { expected: 0, .. } => {}
-            View::Joining { tests, expected, pairs, .. } => {
-                parts.push(format!(
-                    "{:.2e} of {:.2e} tests",
-                    *tests as f64,
-                    (*expected).max(*tests) as f64
-                ));
+            View::Joining { pairs, .. } => {
                 parts.push(format!("{} pairs", number::count(*pairs)));
                 if seconds > 0.0 {
                     parts.push(format!("{}/s", short(*pairs as f64 / seconds)));
@@ -152,6 +147,11 @@ impl View {
         if let Some(fraction) = self.fraction().filter(|fraction| *fraction > 0.01 && seconds > 0.5)
         {
             parts.push(format!("{} left", clock(seconds * (1.0 - fraction) / fraction)));
+        }
+        // Last, since a narrow terminal cuts it off.
+        if let View::Joining { tests, expected: expected @ 1.., .. } = self {
+            let (tests, expected) = (*tests as f64, (*expected).max(*tests) as f64);
+            parts.push(format!("{tests:.2e} of {expected:.2e} tests"));
         }
         let name = match self {
             View::Loading { file, .. } => format!("loading {file}"),
@@ -263,8 +263,8 @@ mod tests {
         };
         assert_eq!(
             joining.line(2.0),
-            "joining  [#####---------------]  25 %  5.00e8 of 2.00e9 tests  12,345,678 pairs  \
-             6.2 M/s  0:06 left"
+            "joining  [#####---------------]  25 %  12,345,678 pairs  6.2 M/s  0:06 left  \
+             5.00e8 of 2.00e9 tests"
         );
         let indexing = View::Joining { name: "indexing".into(), tests: 0, expected: 0, pairs: 0 };
         assert_eq!(indexing.line(1.0), "indexing");

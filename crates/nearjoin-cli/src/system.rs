@@ -18,6 +18,14 @@ fn kilobytes(text: &str, key: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
+/// The signals that this process was started to ignore; none are known other than on Linux.
+pub(crate) fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+}
+
 /// The name of the processor.
 pub(crate) fn processor() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;

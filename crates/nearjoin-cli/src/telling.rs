@@ -86,7 +86,20 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String 
     };
     let sides = [Some(&run.sides.left), run.sides.right.as_ref()].into_iter().flatten();
     let read: Vec<_> = sides.map(|side| format!("read {}\n", described(side))).collect();
-    format!("{}{plan}\noutput: {answer}", read.concat())
+    let fits = match plan.check_memory() {
+        Ok(()) => String::new(),
+        Err(error) => format!("\nthis will fail: {error}"),
+    };
+    format!("{}{plan}\noutput: {answer}{fits}", read.concat())
+}
+
+/// `2,000,000 points`, or `5,000 × 8,000 points`.
+fn points(run: &Run<'_>) -> String {
+    let left = number::count(run.sides.left.points.len() as u64);
+    match &run.sides.right {
+        None => format!("{left} points"),
+        Some(right) => format!("{left} × {} points", number::count(right.points.len() as u64)),
+    }
 }
 
 fn name(place: &Place) -> String {
@@ -130,9 +143,10 @@ pub(crate) fn summary<T: Held>(
         _ => String::new(),
     };
     let mut text = format!(
-        "{} pairs within {}{into} in {:.2} s",
+        "{} pairs within {:?} among {}{into} in {:.2} s",
         number::count(outcome.pairs),
         run.args.eps,
+        points(run),
         timeline.total(),
     );
     if run.args.telling.verbose {
@@ -144,7 +158,7 @@ pub(crate) fn summary<T: Held>(
             number::count(outcome.distance_tests),
             number::count(outcome.pairs_taken),
             number::bytes(outcome.index_bytes),
-            system::peak_memory().map_or("unknown".into(), |peak| number::bytes(peak)),
+            system::peak_memory().map_or("unknown".into(), number::bytes),
         );
     }
     text
@@ -210,16 +224,9 @@ fn page<T: Held>(
     outcome: &Outcome,
 ) -> String {
     let args = run.args;
-    let points = match job.right {
-        None => format!("{} points joined", number::count(job.left.len() as u64)),
-        Some(right) => format!(
-            "{} × {} points joined",
-            number::count(job.left.len() as u64),
-            number::count(right.len() as u64)
-        ),
-    };
     let title = format!(
-        "{points} within {}: {} pairs in {:.2} s",
+        "{} joined within {:?}: {} pairs in {:.2} s",
+        points(run),
         args.eps,
         number::count(outcome.pairs),
         timeline.total()
@@ -312,7 +319,7 @@ fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
     if !pairs.is_empty() {
         asked.push(("Pairs", pairs.join(", ")));
     }
-    asked.push(("Within", format!("{} ({})", args.eps, args.engine.metric)));
+    asked.push(("Within", format!("{:?} ({})", args.eps, args.engine.metric)));
     asked.push(("Device", args.engine.device.to_string()));
     asked.push(("Strategy", args.engine.strategy.to_string()));
     if let Some(limit) = args.engine.memory_limit {

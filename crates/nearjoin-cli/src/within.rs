@@ -1,13 +1,16 @@
 //! `nearjoin within`: load → plan → join into the output → tell.
 
-use nearjoin::{EpsJoin, PointsBuf};
+use std::path::{Path, PathBuf};
+
+use nearjoin::{EpsJoin, Metric, PointsBuf};
 use nearjoin_io::write::{PairColumns, Target};
 use nearjoin_io::{DType, Loaded};
 
 use crate::args;
 use crate::failure::{Failure, Result, say, tell};
-use crate::interrupt;
+use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
+use crate::number;
 use crate::options::{self, Bytes, Output};
 use crate::output::{self, Job};
 use crate::progress::{Board, Shown};
@@ -19,9 +22,11 @@ const WRITER_MEMORY: u64 = 256 << 20;
 pub(crate) fn run(args: &args::Within) -> Result {
     let output = Output::new(&args.output, &args.input)?;
     let sources = options::sources(&args.input)?;
+    check_paths(args)?;
     let telling = &args.telling;
     check(args, &output)?;
 
+    options::use_threads(args.engine.threads);
     let board = Board::default();
     interrupt::watch(&board.monitor);
     let writer_memory = writer_memory(args, &output);
@@ -36,6 +41,7 @@ pub(crate) fn run(args: &args::Within) -> Result {
 
     let timeline = Timeline::start();
     let sides = Sides::load(&sources, &board)?;
+    check_square(args, sides.dtype())?;
     let run = Run { args, output, join, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {
         DType::F32 => run.join::<f32>(target, about, timeline, shown),
@@ -43,15 +49,58 @@ pub(crate) fn run(args: &args::Within) -> Result {
     }
 }
 
+/// Refuses an ε whose square the points' type cannot hold: every pair would match, or points
+/// would that are not within it.
+fn check_square(args: &args::Within, dtype: DType) -> Result {
+    let (eps, square) = (args.eps, args.eps * args.eps);
+    let (least, most) = match dtype {
+        DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+        DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
+    };
+    if args.engine.metric != Metric::L2 || eps == 0.0 || (least..=most).contains(&square) {
+        return Ok(());
+    }
+    let advice = match dtype {
+        DType::F32 => "use --dtype f64, or give the points in other units",
+        DType::F64 => "give the points in other units",
+    };
+    Err(Failure::failed(format!(
+        "the square of ε = {eps:?}, which decides L2, is beyond the range of {dtype}: {advice}"
+    )))
+}
+
 /// Arguments that make no sense together, which their definitions cannot say.
 fn check(args: &args::Within, output: &Output) -> Result {
     let to_stdout = args.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    if to_stdout && output.is_stdout() && !matches!(output, Output::Count) {
+    if to_stdout && output.is_stdout() {
         return Err(Failure::usage(
-            "the pairs and --stats - would both go to standard output: give one of them a file",
+            "the answer and --stats - would both go to standard output: give one of them a file",
         ));
     }
+    let page = args.telling.report.as_deref();
+    let is_page = |path: &Path| path.extension().is_some_and(|end| end == "html" || end == "htm");
+    if let Some(path) = page.filter(|path| !is_page(path)) {
+        return Err(Failure::usage(format!(
+            "{}: the name of the report must end in .html",
+            path.display()
+        )));
+    }
     Ok(())
+}
+
+fn check_paths(args: &args::Within) -> Result {
+    let (input, telling) = (&args.input, &args.telling);
+    let inputs: Vec<&Path> = [Some(&input.left), input.right.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    let outputs: Vec<&Path> = [&args.output.output, &telling.stats, &telling.report]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    options::check_paths(&inputs, &outputs)
 }
 
 fn writer_memory(args: &args::Within, output: &Output) -> u64 {
@@ -105,15 +154,41 @@ impl Run<'_> {
             drop(shown);
             return say(telling::explanation(self, &plan));
         }
-        plan.check_memory()?;
-        let outcome = job.deliver(&plan, &self.output, target)?;
+        let outcome = plan
+            .check_memory()
+            .map_err(Failure::from)
+            .and_then(|()| job.deliver(&plan, &self.output, target))
+            .map_err(|failure| self.explained(failure))?;
+        interrupt::leaves(Written::Answer);
         timeline.joined(&outcome);
         drop(shown);
-        about.write(self, &job, &plan, &timeline, &outcome)?;
+        about.write(self, &job, &plan, &timeline, &outcome).map_err(|failure| match failure {
+            Failure::Failed(message) => Failure::Failed(format!(
+                "{message} (the answer itself is complete: {} pairs)",
+                number::count(outcome.pairs)
+            )),
+            other => other,
+        })?;
         if !self.args.telling.quiet {
             tell(telling::summary(self, &plan, &timeline, &outcome));
         }
         Ok(())
+    }
+
+    /// An error about memory, with what the limit was cut by.
+    fn explained(&self, failure: Failure) -> Failure {
+        match (failure, self.args.engine.memory_limit) {
+            (Failure::Failed(message), Some(limit))
+                if self.writer_memory > 0 && message.contains("the memory limit is") =>
+            {
+                Failure::Failed(format!(
+                    "{message} (of --memory-limit {}, {} are kept for writing)",
+                    number::bytes(limit.0),
+                    number::bytes(self.writer_memory)
+                ))
+            }
+            (failure, _) => failure,
+        }
     }
 
     fn job<T: Held>(&self, tally: bool) -> Result<Job<'_, T>> {

@@ -49,6 +49,39 @@ fn ctrl_c_stops_and_cleans_up() {
 }
 
 #[test]
+fn a_run_under_nohup_goes_on() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
+    let program = env!("CARGO_BIN_EXE_nearjoin");
+    let script = format!(
+        "trap '' HUP; '{program}' within p.npy --eps 3 -q -o o.parquet & \
+         sleep 0.3; kill -HUP $!; wait $!; echo $?"
+    );
+    let mut bash = Command::new("bash");
+    let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
+    assert_eq!(ran.said, "0\n", "{}", ran.errors);
+    assert_eq!(folder.names(), ["o.parquet", "p.npy"]);
+}
+
+#[test]
+fn an_interrupted_stream_says_that_it_is_incomplete() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
+    let out = std::fs::File::create(folder.path("stream")).unwrap();
+    let mut command = folder.command("within p.npy --eps 10");
+    let child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while folder.path("stream").metadata().unwrap().len() < 1 << 16 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, "-TERM");
+    let ran = Ran::new(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.errors);
+    assert!(ran.errors.contains("standard output is incomplete"), "{}", ran.errors);
+}
+
+#[test]
 fn a_kill_leaves_nothing_under_the_final_name() {
     let folder = Folder::new();
     let mut child = long_join(&folder, "o.parquet");

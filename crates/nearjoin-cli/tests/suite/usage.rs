@@ -100,8 +100,16 @@ fn wrong_usage_is_said_before_any_work() {
         usage("within p.csv --eps 1 -o p.foo")
             .starts_with("p.foo: the name of the output must end in")
     );
-    assert!(usage("within p.csv --eps 1 -o p.csv").contains("both an input and the output"));
-    assert!(usage("within p.csv --eps -1").starts_with("ε = -1 is not a distance"));
+    assert!(usage("within p.csv --eps 1 -o p.csv").contains("both an input and an output"));
+    let taken = "within p.csv --eps 1 --count --stats ./p.csv";
+    assert!(usage(taken).contains("both an input and an output"));
+    assert!(usage("within p.csv --eps 1 -o o.csv --stats o.csv").contains("written twice"));
+    assert!(usage("within p.csv --eps 1 --count --report -").contains("must end in .html"));
+    assert!(usage("within p.csv --eps 1 --count --stats -").contains("standard output"));
+    assert!(usage("within p.csv --eps 1 --threads 5000").contains("1 to 1024"));
+    assert!(usage("demo -n 10").contains("100 to"));
+    assert!(usage("gen uniform -n 10 -o x.tsv").contains(".parquet, .arrow, .csv or .npy"));
+    assert!(usage("within p.csv --eps -1").starts_with("ε = -1.0 is not a distance"));
     assert!(usage("within p.csv --eps nan").starts_with("ε = NaN is not a distance"));
     assert!(usage("within p.csv --eps 1 --threads 0").starts_with("threads = 0 is out of range"));
     assert!(usage("within - - --eps 1").starts_with("standard input can be read only once"));
@@ -144,6 +152,10 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within p.csv --eps 1 -o missing/p.parquet", &["missing/p.parquet could not be written"]);
     named("within p.csv --eps 1 -o p.csv/o.csv", &["p.csv/o.csv could not be written"]);
     named("within p.csv --eps 1 --count --report missing/r.html", &["missing/r.html"]);
+    named("within p.csv --eps 1e200", &["square of ε = 1e200", "other units"]);
+    named("within p.csv --eps 1e-30 --dtype f32", &["square of ε = 1e-30", "--dtype f64"]);
+    named("within p.csv --eps 1 --memory-limit 100", &["kept for writing"]);
+    named("within p.csv --eps 1 --columns X,Y", &["did you mean \"x\"", "\"x\", \"y\""]);
     named("within p.csv --eps 1 --device gpu", &["gpu", "no GPU engine"]);
     named("within p.csv --eps 1 --device hybrid", &["hybrid", "no GPU engine"]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
@@ -167,7 +179,11 @@ fn statistics_have_their_documented_shape() {
     let folder = Folder::new();
     folder.nearjoin("gen uniform -n 3e4 -d 2 -o p.npy");
     let ran = folder.nearjoin("within p.npy --eps 1 --stats s.json -o pairs.parquet");
-    assert!(ran.errors.contains("pairs within 1 → pairs.parquet"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("pairs within 1.0 among 30,000 points → pairs.parquet"),
+        "{}",
+        ran.errors
+    );
     let stats = std::fs::read_to_string(folder.path("s.json")).unwrap();
     let stats: Value = serde_json::from_str(&stats).unwrap();
     assert_eq!(stats["schema"], "nearjoin-stats-1");
