@@ -31,9 +31,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Within(args) => within::run(&args),
         Command::Knn(_) => Err(Failure::failed(
-            "knn is not available: this version has no KNN engine. nearjoin within finds all \
-             neighbours within a distance, and nearjoin estimate tells which distance gives \
-             how many",
+            "knn is not available in the program yet: the library has the KNN engine (KnnJoin). \
+             nearjoin within finds all neighbours within a distance, and nearjoin estimate tells \
+             which distance gives how many",
         )),
         Command::Estimate(args) => estimate::run(&args),
         Command::Gen(args) => generate::run(&args),

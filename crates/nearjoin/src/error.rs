@@ -75,6 +75,20 @@ pub enum Error {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A strategy is of no use to this kind of join.
+    Strategy {
+        /// The strategy that was named.
+        strategy: crate::Strategy,
+        /// The strategies that can be named.
+        known: &'static str,
+    },
+    /// There are fewer points than neighbours asked for.
+    TooFewPoints {
+        /// Neighbours that were asked for.
+        k: usize,
+        /// Points that could be neighbours.
+        points: usize,
+    },
     /// A name that stands for nothing here.
     UnknownName {
         /// What the name should have named.
@@ -163,6 +177,14 @@ impl fmt::Display for Error {
             Error::Option { name, value, allowed } => {
                 write!(f, "{name} = {value} is out of range: it must be {allowed}")
             }
+            Error::Strategy { strategy, known } => {
+                write!(f, "the strategy {strategy} is not for this join: choose one of {known}")
+            }
+            Error::TooFewPoints { k, points } => write!(
+                f,
+                "k = {k} neighbours were asked for and there are only {points} points to choose \
+                 from: lower k, or ask for padding"
+            ),
             Error::UnknownName { what, name, known } => {
                 write!(f, "there is no {what} called {name:?}: choose one of {known}")
             }

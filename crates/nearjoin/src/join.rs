@@ -21,9 +21,6 @@ use crate::sink::{Count, Csr, CsrSink, Execution, Sink};
 use crate::stats::Stats;
 use crate::summary::Summary;
 
-/// Threads at the most: beyond, starting them takes longer than any join they could help.
-pub(crate) const MAX_THREADS: usize = 1024;
-
 /// The ε-join: all pairs of points within a distance ε of each other.
 ///
 /// ```
@@ -202,14 +199,12 @@ impl EpsJoin {
     }
 
     fn check_options(&self) -> Result<()> {
-        if let Device::Gpu | Device::Hybrid = self.device {
-            let device = if self.device == Device::Gpu { "gpu" } else { "hybrid" };
-            let reason = "this version has no GPU engine; use auto or cpu".into();
-            return Err(Error::Device { device, reason });
+        check_device(self.device)?;
+        if !Strategy::EPSILON.contains(&self.strategy) {
+            let known = "auto, brute, directory, grid, ego";
+            return Err(Error::Strategy { strategy: self.strategy, known });
         }
-        if let Some(value) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            return Err(Error::Option { name: "threads", value, allowed: "1 to 1024" });
-        }
+        check_threads(self.threads)?;
         if !(1..=8).contains(&self.directory_levels) {
             let value = self.directory_levels;
             return Err(Error::Option { name: "directory levels", value, allowed: "1 to 8" });
@@ -225,6 +220,25 @@ impl EpsJoin {
         }
         Ok(())
     }
+}
+
+/// Whether there are some threads, and not too many: beyond, starting them takes longer than
+/// any join that they could help.
+pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
+    match threads.filter(|threads| !(1..=1024).contains(threads)) {
+        Some(value) => Err(Error::Option { name: "threads", value, allowed: "1 to 1024" }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a device is there.
+pub(crate) fn check_device(device: Device) -> Result<()> {
+    if let Device::Gpu | Device::Hybrid = device {
+        let device = if device == Device::Gpu { "gpu" } else { "hybrid" };
+        let reason = "this version has no GPU engine; use auto or cpu".into();
+        return Err(Error::Device { device, reason });
+    }
+    Ok(())
 }
 
 /// A join that is decided but not run. It borrows the points.

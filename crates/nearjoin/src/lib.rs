@@ -1,6 +1,6 @@
 //! nearjoin answers two questions about points, exactly, on whatever the machine has:
-//! which pairs lie within a distance ε of each other (the ε-join), and, in a later
-//! version, which k points are nearest (the KNN-join).
+//! which pairs lie within a distance ε of each other (the ε-join), and which k points are
+//! nearest (the KNN-join).
 //!
 //! ```
 //! use nearjoin::{Points, eps_join};
@@ -14,7 +14,7 @@
 //! # Ok::<(), nearjoin::Error>(())
 //! ```
 //!
-//! [`EpsJoin`] has the options, [`Plan`] explains what will be done before it is done,
+//! [`EpsJoin`] and [`KnnJoin`] have the options, [`Plan`] explains what will be done before it is done,
 //! and the [`sink`] receives the answer in the shape that is wanted: a count, degrees,
 //! CSR arrays, pairs, or blocks as they are found.
 //!
@@ -27,6 +27,7 @@ mod error;
 mod exec;
 mod index;
 mod join;
+mod knn;
 mod memory;
 mod metric;
 mod monitor;
@@ -43,11 +44,12 @@ pub use curve::NeighborCurve;
 pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
 pub use join::{EpsJoin, Estimate, Plan, count_pairs, eps_join, eps_join_between};
+pub use knn::{KnnJoin, KnnPlan, knn_join, knn_join_between};
 pub use memory::Buffer;
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
 pub use options::{Device, DuplicateRemoval, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use scalar::Scalar;
-pub use sink::{Csr, Sink};
+pub use sink::{Csr, KnnSink, Neighbors, Sink};
 pub use stats::Stats;

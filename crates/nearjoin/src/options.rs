@@ -20,6 +20,16 @@ pub enum Strategy {
     Grid,
     /// ε-grid order and a recursive join over boxes (Super-EGO).
     Ego,
+    /// A balanced tree of boxes, for KNN-joins.
+    Tree,
+}
+
+impl Strategy {
+    /// The strategies of ε-joins.
+    pub const EPSILON: &'static [Strategy] =
+        &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
+    /// The strategies of KNN-joins.
+    pub const KNN: &'static [Strategy] = &[Strategy::Auto, Strategy::Brute, Strategy::Tree];
 }
 
 /// Whether each pair of a self-join is tested once or from both sides, for sinks that
@@ -78,8 +88,9 @@ macro_rules! names {
     };
 }
 
-names!(Strategy, "strategy", "auto, brute, directory, grid, ego",
-    "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego);
+names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree",
+    "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego,
+    "tree" => Tree);
 names!(DuplicateRemoval, "duplicate removal", "none, unicomp, lid-unicomp",
     "none" => None, "unicomp" => Unicomp, "lid-unicomp" => LidUnicomp);
 names!(Device, "device", "auto, cpu, gpu, hybrid",

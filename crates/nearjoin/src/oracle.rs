@@ -8,6 +8,49 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
+/// The `k` nearest neighbours of each left point, ascending by distance and then by id, with
+/// their distances; fewer where there are not as many.
+///
+/// ```
+/// use nearjoin::{Metric, Points, oracle};
+/// let points = Points::new(&[0.0, 1.0, 3.0], 1)?;
+/// let rows = oracle::knn_join(&points, &points, 1, Metric::L2, true)?;
+/// assert_eq!(rows, [vec![(1, 1.0)], vec![(0, 1.0)], vec![(1, 2.0)]]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If the dimensions differ.
+pub fn knn_join<T: Scalar>(
+    left: &Points<'_, T>,
+    right: &Points<'_, T>,
+    k: usize,
+    metric: Metric,
+    exclude_self: bool,
+) -> Result<Vec<Vec<(u32, T)>>> {
+    if left.dimension() != right.dimension() {
+        let (left, right) = (left.dimension(), right.dimension());
+        return Err(Error::DimensionMismatch { left, right });
+    }
+    // No ε: only its arithmetic is used.
+    let arithmetic = Threshold::new(metric, 0.0)?;
+    let row = |i: usize| {
+        let mut all: Vec<(T, u32)> = (0..right.len())
+            .filter(|&j| !(exclude_self && i == j))
+            .map(|j| {
+                let (x, y) = (left.row(i).iter().copied(), right.row(j).iter().copied());
+                (arithmetic.accumulate(x, y), j as u32)
+            })
+            .collect();
+        all.sort_by(|a, b| {
+            a.0.partial_cmp(&b.0).unwrap_or(core::cmp::Ordering::Equal).then(a.1.cmp(&b.1))
+        });
+        all.truncate(k);
+        all.into_iter().map(|(acc, j)| (j, arithmetic.distance(acc))).collect()
+    };
+    Ok((0..left.len()).map(row).collect())
+}
+
 /// The neighbours of each left point, ascending by id, with their distances.
 ///
 /// For a self-join pass the same points twice and `exclude_self`.

@@ -142,7 +142,7 @@ pub(crate) fn spread(k: usize, of: usize, len: usize) -> usize {
     (first + u128::from(jitter) % room).min(len - 1) as usize
 }
 
-fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
+pub(crate) fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
     let dim = points.dimension();
     let none = || (vec![T::INFINITY; dim], vec![T::NEG_INFINITY; dim]);
     fn least<T: Scalar>(a: T, b: T) -> T {

@@ -86,6 +86,13 @@ impl<T: Scalar> Boxes<T> {
         (node * points) as u32..((node + 1) * points).min(self.len) as u32
     }
 
+    /// The boxes of a level: least and greatest coordinates, a column per dimension, and the
+    /// elements from one column to the next.
+    pub(crate) fn columns(&self, level: usize) -> (&[T], &[T], usize) {
+        let level = &self.levels[level];
+        (&level.lo, &level.hi, level.stride)
+    }
+
     /// Copies one block's box.
     pub(crate) fn bound(&self, level: usize, node: usize, bound: &mut BoxOf<T>) {
         let level = &self.levels[level];

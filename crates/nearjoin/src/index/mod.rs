@@ -7,8 +7,9 @@ pub(crate) mod ego;
 pub(crate) mod grid;
 pub(crate) mod layout;
 pub(crate) mod order;
+pub(crate) mod tree;
 
-pub(crate) use boxes::{BoxOf, Prune};
+pub(crate) use boxes::{BoxOf, Boxes, Prune};
 pub(crate) use layout::Layout;
 
 use core::ops::Range;

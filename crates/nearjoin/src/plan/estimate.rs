@@ -48,7 +48,7 @@ pub(crate) fn neighbors(summary: &Summary) -> f64 {
 }
 
 /// Volume of the unit ball of a metric.
-fn ball(metric: Metric, dim: f64) -> f64 {
+pub(super) fn ball(metric: Metric, dim: f64) -> f64 {
     // V(d) = V(d − 2) · 2π/d for L2, 2ᵈ/d! for L1, 2ᵈ for L∞.
     let mut volume = match metric {
         Metric::L2 if (dim as u64).is_multiple_of(2) => 1.0,
@@ -79,7 +79,7 @@ pub(crate) struct Cost {
     pub(crate) per_query: f64,
 }
 
-fn test(dim: usize) -> f64 {
+pub(super) fn test(dim: usize) -> f64 {
     TEST + TEST_PER_DIM * dim as f64
 }
 

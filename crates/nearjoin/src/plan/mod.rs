@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod choose;
 pub(crate) mod estimate;
+pub(crate) mod knn;
 
 use core::fmt;
 

@@ -2,7 +2,7 @@ use core::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
-use super::{Execution, Receive};
+use super::{Execution, Receive, ReceiveKnn};
 use crate::error::{Error, Result};
 use crate::exec::{Request, Rows};
 use crate::scalar::Scalar;
@@ -201,5 +201,12 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
             }
         }
         Ok(())
+    }
+}
+
+impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> ReceiveKnn<T> for Callback<F> {
+    #[allow(private_interfaces)]
+    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, _k: usize) -> Result<()> {
+        self.receive(execution)
     }
 }

@@ -1,5 +1,5 @@
 use super::fill::Kept;
-use super::{Execution, Receive};
+use super::{Execution, Receive, ReceiveKnn};
 use crate::error::{Error, Result};
 use crate::exec::Request;
 use crate::memory::Buffer;
@@ -241,4 +241,11 @@ fn offset_bytes(rows: usize) -> u64 {
 pub(super) fn result_bytes<T>(rows: usize, pairs: u64, request: Request) -> u64 {
     let pair = 4 + if request.distances { size_of::<T>() as u64 } else { 0 };
     pairs.saturating_mul(pair).saturating_add(offset_bytes(rows))
+}
+
+impl<T: Scalar> ReceiveKnn<T> for CsrSink<T> {
+    #[allow(private_interfaces)]
+    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, _k: usize) -> Result<()> {
+        self.receive(execution)
+    }
 }

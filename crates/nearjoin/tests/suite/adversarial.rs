@@ -258,15 +258,15 @@ fn coordinates_around_a_billion() {
         rows.flat_map(|(group, xs)| xs.iter().map(move |&x| row(group, x))).collect();
     rand::seq::SliceRandom::shuffle(&mut rows[..], &mut rng);
     let points = Points::from_rows(&rows).unwrap();
-    assert_count(Strategy::ALL, &points, EPS, Metric::L2, l2);
-    assert_count(Strategy::ALL, &points, EPS, Metric::L1, plain);
-    assert_count(Strategy::ALL, &points, EPS, Metric::Linf, plain);
+    assert_count(Strategy::EPSILON, &points, EPS, Metric::L2, l2);
+    assert_count(Strategy::EPSILON, &points, EPS, Metric::L1, plain);
+    assert_count(Strategy::EPSILON, &points, EPS, Metric::Linf, plain);
 
     let line: Vec<f64> = groups.concat();
     let mut sorted = line.clone();
     sorted.sort_by(f64::total_cmp);
     let expected = pairs_on_a_line(&sorted, |d| d * d <= EPS * EPS);
-    assert_count(Strategy::ALL, &Points::new(&line, 1).unwrap(), EPS, Metric::L2, expected);
+    assert_count(Strategy::EPSILON, &Points::new(&line, 1).unwrap(), EPS, Metric::L2, expected);
 }
 
 /// A lattice whose spacing is the smallest number of the type.
@@ -280,13 +280,13 @@ fn denormals<T: Scalar>() {
     let axis = |k: u64| SIDE + 2 * (k * SIDE - k * (k + 1) / 2);
     for k in [0, 1, 3] {
         let eps = k as f64 * T::SMALLEST;
-        assert_count(Strategy::ALL, &points, eps, Metric::Linf, axis(k).pow(2) - n);
+        assert_count(Strategy::EPSILON, &points, eps, Metric::Linf, axis(k).pow(2) - n);
     }
     let crosses = 4 * SIDE * (SIDE - 1);
-    assert_count(Strategy::ALL, &points, T::SMALLEST, Metric::L1, crosses);
+    assert_count(Strategy::EPSILON, &points, T::SMALLEST, Metric::L1, crosses);
     // The squares of such differences are 0, whatever ε is.
     for eps in [0.0, T::SMALLEST] {
-        assert_count(Strategy::ALL, &points, eps, Metric::L2, n * (n - 1));
+        assert_count(Strategy::EPSILON, &points, eps, Metric::L2, n * (n - 1));
     }
 
     let line: Vec<T> = (0..n).map(place).collect();
@@ -294,7 +294,7 @@ fn denormals<T: Scalar>() {
     for k in [0, 1, 3, 100] {
         let expected = 2 * (k * n - k * (k + 1) / 2);
         let eps = k as f64 * T::SMALLEST;
-        assert_count(Strategy::ALL, &line, eps, Metric::L1, expected);
+        assert_count(Strategy::EPSILON, &line, eps, Metric::L1, expected);
     }
 }
 
@@ -321,15 +321,15 @@ fn the_ends_of_the_number_line() {
     for metric in Metric::ALL {
         // L1 and L∞ tell 0 from 5e-324 at ε = 0; the squares of L2 vanish.
         let told_apart = if metric == Metric::L2 { pairs(6 + 4) } else { pairs(8) };
-        assert_count(Strategy::ALL, &points, 0.0, metric, told_apart);
-        assert_count(Strategy::ALL, &points, 1e-200, metric, pairs(6 + 4));
+        assert_count(Strategy::EPSILON, &points, 0.0, metric, told_apart);
+        assert_count(Strategy::EPSILON, &points, 1e-200, metric, pairs(6 + 4));
         // -1, 0, 5e-324 and 1 are within 2 of each other on one axis, and L∞ wants no more.
         if metric == Metric::Linf {
-            assert_count(Strategy::ALL, &points, 2.0, metric, pairs(4 + 16));
+            assert_count(Strategy::EPSILON, &points, 2.0, metric, pairs(4 + 16));
         }
         let narrow: Vec<f32> = rows.iter().flatten().map(|x| x.clamp(-3e38, 3e38) as f32).collect();
         let narrow = Points::new(&narrow, 2).unwrap();
         // As f32, 0 and 5e-324 are one value, and so are the two ends on each side.
-        assert_count(Strategy::ALL, &narrow, 0.0, metric, pairs(4 + 1 + 4 + 1 + 4));
+        assert_count(Strategy::EPSILON, &narrow, 0.0, metric, pairs(4 + 1 + 4 + 1 + 4));
     }
 }

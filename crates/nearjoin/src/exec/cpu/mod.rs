@@ -2,6 +2,8 @@
 
 pub(crate) mod epsilon;
 pub(crate) mod kernel;
+pub(crate) mod knn;
 pub(crate) mod pool;
 mod scan;
+pub(crate) mod select;
 pub(crate) mod tile;

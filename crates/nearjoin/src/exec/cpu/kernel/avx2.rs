@@ -34,13 +34,51 @@ const fn pack() -> [[u32; 8]; 256] {
     table
 }
 
+macro_rules! compare_f32 {
+    ($how:ident, $a:expr, $b:expr) => {
+        _mm256_movemask_ps(_mm256_cmp_ps::<$how>($a, $b)) as u32
+    };
+}
+
+macro_rules! compare_f64 {
+    ($how:ident, $a:expr, $b:expr) => {
+        _mm256_movemask_pd(_mm256_cmp_pd::<$how>($a, $b)) as u32
+    };
+}
+
+/// All bits of the lanes whose bits are set.
+macro_rules! spread {
+    (8 x 32, $mask:expr) => {{
+        let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32($mask as i32), bits), bits)
+    }};
+    (4 x 64, $mask:expr) => {{
+        let bits = _mm256_setr_epi64x(1, 2, 4, 8);
+        _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(i64::from($mask)), bits), bits)
+    }};
+    (4 x 32, $mask:expr) => {{
+        let bits = _mm_setr_epi32(1, 2, 4, 8);
+        _mm_cmpeq_epi32(_mm_and_si128(_mm_set1_epi32($mask as i32), bits), bits)
+    }};
+}
+
 vector! {
     F32x8(__m256) of 8 f32, named by __m256i;
-    plain: _mm256_set1_ps, _mm256_loadu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_max_ps, _mm256_fmadd_ps;
+    plain: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_max_ps, _mm256_fmadd_ps;
     abs: |x| _mm256_andnot_ps(_mm256_set1_ps(-0.0), x);
-    le: |a, b| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(a, b)) as u32;
-    labels: |label| _mm256_set1_epi32(label), |from| _mm256_loadu_si256(from.cast());
+    compare: compare_f32;
+    select: |mask, yes, no|
+        _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(spread!(8 x 32, mask))),
+        _mm256_blendv_epi8(no, yes, spread!(8 x 32, mask));
+    labels: |label| _mm256_set1_epi32(label), |from| _mm256_loadu_si256(from.cast()),
+        |labels, to| _mm256_storeu_si256(to.cast(), labels);
     ne: |a, b| !_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b))) as u32 & 0xff;
+    lt: |a, b| {
+        // Unsigned: with the sign bits turned, signed comparison does it.
+        let sign = _mm256_set1_epi32(i32::MIN);
+        let less = _mm256_cmpgt_epi32(_mm256_xor_si256(b, sign), _mm256_xor_si256(a, sign));
+        _mm256_movemask_ps(_mm256_castsi256_ps(less)) as u32
+    };
     compress: |labels, mask, to| {
         let lanes = _mm256_loadu_si256(PACK[mask as usize & 0xff].as_ptr().cast());
         _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(labels, lanes));
@@ -49,11 +87,20 @@ vector! {
 
 vector! {
     F64x4(__m256d) of 4 f64, named by __m128i;
-    plain: _mm256_set1_pd, _mm256_loadu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_max_pd, _mm256_fmadd_pd;
+    plain: _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_max_pd, _mm256_fmadd_pd;
     abs: |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);
-    le: |a, b| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LE_OQ>(a, b)) as u32;
-    labels: |label| _mm_set1_epi32(label), |from| _mm_loadu_si128(from.cast());
+    compare: compare_f64;
+    select: |mask, yes, no|
+        _mm256_blendv_pd(no, yes, _mm256_castsi256_pd(spread!(4 x 64, mask))),
+        _mm_blendv_epi8(no, yes, spread!(4 x 32, mask));
+    labels: |label| _mm_set1_epi32(label), |from| _mm_loadu_si128(from.cast()),
+        |labels, to| _mm_storeu_si128(to.cast(), labels);
     ne: |a, b| !_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(a, b))) as u32 & 0xf;
+    lt: |a, b| {
+        let sign = _mm_set1_epi32(i32::MIN);
+        let less = _mm_cmpgt_epi32(_mm_xor_si128(b, sign), _mm_xor_si128(a, sign));
+        _mm_movemask_ps(_mm_castsi128_ps(less)) as u32
+    };
     compress: |labels, mask, to| {
         let lanes = _mm_loadu_si128(PACK[mask as usize & 0xf].as_ptr().cast());
         let packed = _mm_permutevar_ps(_mm_castsi128_ps(labels), lanes);
@@ -63,5 +110,5 @@ vector! {
 
 super::level! {
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt")]
-    F32x8, F64x4
+    F32x8, F64x4; F32x8, F64x4
 }

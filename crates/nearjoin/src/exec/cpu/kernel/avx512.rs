@@ -16,13 +16,29 @@ pub(super) fn is_available() -> bool {
         && super::avx2::is_available()
 }
 
+macro_rules! compare_f32 {
+    ($how:ident, $a:expr, $b:expr) => {
+        u32::from(_mm512_cmp_ps_mask::<$how>($a, $b))
+    };
+}
+
+macro_rules! compare_f64 {
+    ($how:ident, $a:expr, $b:expr) => {
+        u32::from(_mm512_cmp_pd_mask::<$how>($a, $b))
+    };
+}
+
 vector! {
     F32x16(__m512) of 16 f32, named by __m512i;
-    plain: _mm512_set1_ps, _mm512_loadu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_max_ps, _mm512_fmadd_ps;
+    plain: _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_max_ps, _mm512_fmadd_ps;
     abs: |x| _mm512_abs_ps(x);
-    le: |a, b| u32::from(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b));
-    labels: |label| _mm512_set1_epi32(label), |from| _mm512_loadu_si512(from.cast());
+    compare: compare_f32;
+    select: |mask, yes, no| _mm512_mask_blend_ps(mask as __mmask16, no, yes),
+        _mm512_mask_blend_epi32(mask as __mmask16, no, yes);
+    labels: |label| _mm512_set1_epi32(label), |from| _mm512_loadu_si512(from.cast()),
+        |labels, to| _mm512_storeu_si512(to.cast(), labels);
     ne: |a, b| u32::from(_mm512_cmpneq_epi32_mask(a, b));
+    lt: |a, b| u32::from(_mm512_cmplt_epu32_mask(a, b));
     compress: |labels, mask, to| _mm512_storeu_si512(
         to.cast(),
         _mm512_maskz_compress_epi32(mask as __mmask16, labels),
@@ -31,11 +47,15 @@ vector! {
 
 vector! {
     F64x8(__m512d) of 8 f64, named by __m256i;
-    plain: _mm512_set1_pd, _mm512_loadu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_max_pd, _mm512_fmadd_pd;
+    plain: _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_max_pd, _mm512_fmadd_pd;
     abs: |x| _mm512_abs_pd(x);
-    le: |a, b| u32::from(_mm512_cmp_pd_mask::<_CMP_LE_OQ>(a, b));
-    labels: |label| _mm256_set1_epi32(label), |from| _mm256_loadu_si256(from.cast());
+    compare: compare_f64;
+    select: |mask, yes, no| _mm512_mask_blend_pd(mask as __mmask8, no, yes),
+        _mm256_mask_blend_epi32(mask as __mmask8, no, yes);
+    labels: |label| _mm256_set1_epi32(label), |from| _mm256_loadu_si256(from.cast()),
+        |labels, to| _mm256_storeu_si256(to.cast(), labels);
     ne: |a, b| u32::from(_mm256_cmpneq_epi32_mask(a, b));
+    lt: |a, b| u32::from(_mm256_cmplt_epu32_mask(a, b));
     compress: |labels, mask, to| _mm256_storeu_si256(
         to.cast(),
         _mm256_maskz_compress_epi32(mask as __mmask8, labels),
@@ -44,5 +64,5 @@ vector! {
 
 super::level! {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,popcnt")]
-    F32x16, F64x8
+    F32x16, F64x8; F32x16, F64x8
 }

@@ -103,13 +103,14 @@ impl FromStr for SimdLevel {
 /// Instantiates every kernel for one instruction set: `#[target_feature]`, then the
 /// vector types of `f32` and `f64`.
 macro_rules! level {
-    ($(#[$features:meta])? $f32:ty, $f64:ty) => {
+    ($(#[$features:meta])? $f32:ty, $f64:ty; $exact_f32:ty, $exact_f64:ty) => {
         mod instances {
             use super::*;
-            use crate::exec::cpu::kernel::generic;
+            use crate::exec::cpu::kernel::{generic, nearest};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
-                BoxJob, GatherJob, Job, Kernels, Lanes, Open, Piece,
+                BoxJob, GapJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
+                Open, PAD, Piece,
             };
             use crate::metric::Metric;
 
@@ -155,6 +156,44 @@ macro_rules! level {
                 unsafe { generic::boxes::<$f64, N>(job) }
             }
             $(#[$features])?
+            unsafe fn gaps_f32<N: Norm>(job: &GapJob<'_, f32>, gaps: &mut [f32; PAD]) -> u32 {
+                // SAFETY: as above.
+                unsafe { nearest::gaps::<$exact_f32, N>(job, gaps) }
+            }
+            $(#[$features])?
+            unsafe fn gaps_f64<N: Norm>(job: &GapJob<'_, f64>, gaps: &mut [f64; PAD]) -> u32 {
+                // SAFETY: as above.
+                unsafe { nearest::gaps::<$exact_f64, N>(job, gaps) }
+            }
+            $(#[$features])?
+            unsafe fn leaf_f32<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f32>, hits: &mut Hits<f32>,
+            ) {
+                // SAFETY: as above.
+                unsafe { nearest::leaf::<$exact_f32, N, D>(job, hits) }
+            }
+            $(#[$features])?
+            unsafe fn leaf_f64<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f64>, hits: &mut Hits<f64>,
+            ) {
+                // SAFETY: as above.
+                unsafe { nearest::leaf::<$exact_f64, N, D>(job, hits) }
+            }
+            $(#[$features])?
+            unsafe fn keep_f32<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f32>, ids: &[u32], own: &[u32; PAD], kept: &mut Kept<'_, f32>,
+            ) {
+                // SAFETY: as above.
+                unsafe { nearest::keep::<$exact_f32, N, D>(job, ids, own, kept) }
+            }
+            $(#[$features])?
+            unsafe fn keep_f64<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f64>, ids: &[u32], own: &[u32; PAD], kept: &mut Kept<'_, f64>,
+            ) {
+                // SAFETY: as above.
+                unsafe { nearest::keep::<$exact_f64, N, D>(job, ids, own, kept) }
+            }
+            $(#[$features])?
             unsafe fn localize(job: &mut GatherJob<'_, f64, f32>) -> f32 {
                 // SAFETY: as above.
                 unsafe { generic::gather::<_, _, true>(job, |x, origin| (x - origin) as f32) }
@@ -193,6 +232,48 @@ macro_rules! level {
                 (@ $count:ident, $rows:ident, $norm:ty, $d:literal, $exact:expr) => {
                     Lanes { count: $count::<$norm, $d, { $exact }>, rows: $rows::<$norm, $d, { $exact }> }
                 };
+            }
+
+            macro_rules! nearest_by_dimension {
+                (@@ $gaps:ident, $leaf:ident, $keep:ident, $norm:ty, $d:literal) => {
+                    NearestKernels {
+                        gaps: $gaps::<$norm>,
+                        leaf: $leaf::<$norm, $d>,
+                        keep: $keep::<$norm, $d>,
+                    }
+                };
+                (@ $dim:expr, $gaps:ident, $leaf:ident, $keep:ident, $norm:ty) => {
+                    match $dim {
+                        1 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 1),
+                        2 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 2),
+                        3 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 3),
+                        4 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 4),
+                        5 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 5),
+                        6 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 6),
+                        7 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 7),
+                        8 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 8),
+                        _ => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 0),
+                    }
+                };
+                ($metric:expr, $dim:expr, $gaps:ident, $leaf:ident, $keep:ident) => {
+                    match $metric {
+                        Metric::L2 => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, L2),
+                        Metric::L1 => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, L1),
+                        Metric::Linf => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, Linf),
+                    }
+                };
+            }
+
+            pub(in crate::exec::cpu::kernel) fn nearest_f32(
+                metric: Metric, dim: usize,
+            ) -> NearestKernels<f32> {
+                nearest_by_dimension!(metric, dim, gaps_f32, leaf_f32, keep_f32)
+            }
+
+            pub(in crate::exec::cpu::kernel) fn nearest_f64(
+                metric: Metric, dim: usize,
+            ) -> NearestKernels<f64> {
+                nearest_by_dimension!(metric, dim, gaps_f64, leaf_f64, keep_f64)
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f32(
@@ -234,7 +315,7 @@ macro_rules! level {
                 Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, distances }
             }
         }
-        pub(super) use instances::{kernels_f32, kernels_f64};
+        pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64};
     };
 }
 pub(crate) use level;

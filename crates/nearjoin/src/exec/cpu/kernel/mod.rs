@@ -9,6 +9,7 @@
 
 mod generic;
 mod level;
+mod nearest;
 mod scalar;
 mod vector;
 
@@ -128,6 +129,125 @@ impl<T> BoxJob<'_, T> {
         let columns = self.dim * self.stride;
         assert!(columns <= self.lo.len() && columns <= self.hi.len());
         assert!(self.dim <= self.query_lo.len() && self.dim <= self.query_hi.len());
+    }
+}
+
+/// Up to 16 boxes against the box of a block of queries, for their distances.
+pub(crate) struct GapJob<'a, T> {
+    pub(crate) lo: &'a [T],
+    pub(crate) hi: &'a [T],
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) query_lo: &'a [T],
+    pub(crate) query_hi: &'a [T],
+    pub(crate) dim: usize,
+    /// Boxes farther away are of no interest.
+    pub(crate) limit: T,
+}
+
+/// Up to 16 queries against the 16 candidates of a leaf.
+pub(crate) struct LeafJob<'a, T> {
+    /// One column per dimension, `stride` apart, and the leaf's first candidate.
+    pub(crate) coords: &'a [T],
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    /// The leaf's box: column `j` at `j · box_stride + node`.
+    pub(crate) lo: &'a [T],
+    pub(crate) hi: &'a [T],
+    pub(crate) box_stride: usize,
+    pub(crate) node: usize,
+    /// The queries, a column of 16 per dimension.
+    pub(crate) queries: &'a [T],
+    /// Candidates farther from a query than this are of no interest to it. Below 0, or NaN,
+    /// where there is no query.
+    pub(crate) bounds: &'a [T; PAD],
+    pub(crate) dim: usize,
+}
+
+impl<T> LeafJob<'_, T> {
+    fn check(&self) {
+        assert!(self.first + PAD <= self.stride && self.dim * self.stride <= self.coords.len());
+        let boxes = self.dim * self.box_stride;
+        assert!(self.node < self.box_stride && boxes <= self.lo.len() && boxes <= self.hi.len());
+        assert!(self.dim * PAD <= self.queries.len());
+    }
+}
+
+/// What a leaf had for the queries: of each that it had something for, the candidates in
+/// question as bits, and the accumulated distances of all 16.
+pub(crate) struct Hits<T> {
+    pub(crate) count: usize,
+    pub(crate) query: [u32; PAD],
+    pub(crate) lanes: [u32; PAD],
+    pub(crate) acc: [[T; PAD]; PAD],
+}
+
+impl<T: Scalar> Hits<T> {
+    pub(crate) fn new() -> Self {
+        Hits { count: 0, query: [0; PAD], lanes: [0; PAD], acc: [[T::ZERO; PAD]; PAD] }
+    }
+}
+
+/// The k best of each of 16 queries, ascending: the i-th of query q at `16 · i + q`. What is
+/// not there yet has the row `u32::MAX`.
+pub(crate) struct Kept<'a, T> {
+    pub(crate) k: usize,
+    pub(crate) acc: &'a mut [T],
+    pub(crate) ids: &'a mut [u32],
+}
+
+type GapsFn<T> = unsafe fn(&GapJob<'_, T>, &mut [T; PAD]) -> u32;
+type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &mut Hits<T>);
+type KeepFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &[u32; PAD], &mut Kept<'_, T>);
+
+/// Every loop that a KNN-join over points of type `T` needs. All compute in the deciding
+/// arithmetic, in every instruction set: what is nearer hangs on the last bit.
+#[derive(Clone, Copy)]
+pub(crate) struct NearestKernels<T> {
+    gaps: GapsFn<T>,
+    leaf: LeafFn<T>,
+    keep: KeepFn<T>,
+}
+
+impl<T: Scalar> NearestKernels<T> {
+    /// The kernels for a level that [`SimdLevel::is_available`].
+    pub(crate) fn new(level: SimdLevel, metric: Metric, dim: usize) -> Self {
+        assert!(level.is_available());
+        T::nearest_kernels(level, metric, dim)
+    }
+
+    /// The distances of the boxes, and which of them are within the limit.
+    pub(crate) fn gaps(&self, job: &GapJob<'_, T>, gaps: &mut [T; PAD]) -> u32 {
+        assert!(job.count <= PAD && job.first + PAD <= job.stride);
+        let columns = job.dim * job.stride;
+        assert!(columns <= job.lo.len() && columns <= job.hi.len());
+        assert!(job.dim <= job.query_lo.len() && job.dim <= job.query_hi.len());
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.gaps)(job, gaps) }
+    }
+
+    /// Measures the candidates of a leaf.
+    pub(crate) fn leaf(&self, job: &LeafJob<'_, T>, hits: &mut Hits<T>) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.leaf)(job, hits) }
+    }
+
+    /// Puts the candidates of a leaf, named by `ids`, where they belong among the best; each
+    /// query's `own` is left out.
+    pub(crate) fn keep(
+        &self,
+        job: &LeafJob<'_, T>,
+        ids: &[u32],
+        own: &[u32; PAD],
+        kept: &mut Kept<'_, T>,
+    ) {
+        job.check();
+        assert!(ids.len() <= PAD && kept.k > 0);
+        assert!(kept.k * PAD <= kept.acc.len() && kept.k * PAD <= kept.ids.len());
+        // SAFETY: the job is checked, and so is the room; the level is available.
+        unsafe { (self.keep)(job, ids, own, kept) }
     }
 }
 
@@ -258,6 +378,9 @@ pub trait Dispatch: Sized {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<Self>;
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn nearest_kernels(level: SimdLevel, metric: Metric, dim: usize) -> NearestKernels<Self>;
     /// The same slice, where the type is `f64`: it can be filtered in `f32`.
     #[doc(hidden)]
     fn as_f64(values: &[Self]) -> Option<&[f64]>;
@@ -277,6 +400,16 @@ impl Dispatch for f32 {
             SimdLevel::Avx512 => avx512::kernels_f32(metric, dim),
         }
     }
+    #[allow(private_interfaces)]
+    fn nearest_kernels(level: SimdLevel, metric: Metric, dim: usize) -> NearestKernels<f32> {
+        match level {
+            SimdLevel::Scalar => scalar::nearest_f32(metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::nearest_f32(metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::nearest_f32(metric, dim),
+        }
+    }
 }
 
 impl Dispatch for f64 {
@@ -291,6 +424,16 @@ impl Dispatch for f64 {
             SimdLevel::Avx2 => avx2::kernels_f64(metric, dim),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => avx512::kernels_f64(metric, dim),
+        }
+    }
+    #[allow(private_interfaces)]
+    fn nearest_kernels(level: SimdLevel, metric: Metric, dim: usize) -> NearestKernels<f64> {
+        match level {
+            SimdLevel::Scalar => scalar::nearest_f64(metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::nearest_f64(metric, dim),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::nearest_f64(metric, dim),
         }
     }
 }

@@ -10,20 +10,20 @@ use crate::scalar::Scalar;
 const LANES: usize = 8;
 
 #[derive(Clone, Copy)]
-pub(super) struct Array<T>([T; LANES]);
+pub(super) struct Array<T, const FUSED: bool>([T; LANES]);
 
-impl<T: Scalar> Array<T> {
+impl<T: Scalar, const FUSED: bool> Array<T, FUSED> {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(T, T) -> T) -> Self {
         Array(core::array::from_fn(|i| f(self.0[i], other.0[i])))
     }
 }
 
-impl<T: Scalar> Vector for Array<T> {
+impl<T: Scalar, const FUSED: bool> Vector for Array<T, FUSED> {
     type Lane = T;
     type Labels = [u32; LANES];
     const LANES: usize = LANES;
-    const FUSED: bool = false;
+    const FUSED: bool = FUSED;
 
     #[inline(always)]
     unsafe fn splat(x: T) -> Self {
@@ -33,6 +33,11 @@ impl<T: Scalar> Vector for Array<T> {
     unsafe fn load(from: *const T) -> Self {
         // SAFETY: the caller promises `LANES` readable elements.
         Array(unsafe { from.cast::<[T; LANES]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut T) {
+        // SAFETY: the caller promises `LANES` writable elements.
+        unsafe { to.cast::<[T; LANES]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
@@ -52,15 +57,39 @@ impl<T: Scalar> Vector for Array<T> {
     }
     #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
+        if FUSED {
+            return Array(core::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])));
+        }
         Array(core::array::from_fn(|i| self.0[i].mul(b.0[i]).add(c.0[i])))
     }
     #[inline(always)]
     unsafe fn le(self, other: Self) -> u32 {
-        let mut mask = 0;
-        for i in 0..LANES {
-            mask |= u32::from(self.0[i] <= other.0[i]) << i;
-        }
-        mask
+        lanes(|i| self.0[i] <= other.0[i])
+    }
+    #[inline(always)]
+    unsafe fn lt(self, other: Self) -> u32 {
+        lanes(|i| self.0[i] < other.0[i])
+    }
+    #[inline(always)]
+    unsafe fn eq(self, other: Self) -> u32 {
+        lanes(|i| self.0[i] == other.0[i])
+    }
+    #[inline(always)]
+    unsafe fn select(mask: u32, yes: Self, no: Self) -> Self {
+        Array(core::array::from_fn(|i| if mask >> i & 1 == 1 { yes.0[i] } else { no.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn select_labels(mask: u32, yes: Self::Labels, no: Self::Labels) -> Self::Labels {
+        core::array::from_fn(|i| if mask >> i & 1 == 1 { yes[i] } else { no[i] })
+    }
+    #[inline(always)]
+    unsafe fn store_labels(labels: Self::Labels, to: *mut u32) {
+        // SAFETY: the caller promises `LANES` writable elements.
+        unsafe { to.cast::<[u32; LANES]>().write_unaligned(labels) }
+    }
+    #[inline(always)]
+    unsafe fn labels_lt(a: Self::Labels, b: Self::Labels) -> u32 {
+        lanes(|i| a[i] < b[i])
     }
     #[inline(always)]
     unsafe fn splat_label(label: u32) -> Self::Labels {
@@ -73,11 +102,7 @@ impl<T: Scalar> Vector for Array<T> {
     }
     #[inline(always)]
     unsafe fn labels_ne(a: Self::Labels, b: Self::Labels) -> u32 {
-        let mut mask = 0;
-        for i in 0..LANES {
-            mask |= u32::from(a[i] != b[i]) << i;
-        }
-        mask
+        lanes(|i| a[i] != b[i])
     }
     #[inline(always)]
     unsafe fn compress(labels: Self::Labels, mut mask: u32, to: *mut u32) {
@@ -93,6 +118,16 @@ impl<T: Scalar> Vector for Array<T> {
     }
 }
 
+/// The lanes for which something holds, as bits.
+#[inline(always)]
+fn lanes(holds: impl Fn(usize) -> bool) -> u32 {
+    let mut mask = 0;
+    for i in 0..LANES {
+        mask |= u32::from(holds(i)) << i;
+    }
+    mask
+}
+
 super::level! {
-    Array<f32>, Array<f64>
+    Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>
 }

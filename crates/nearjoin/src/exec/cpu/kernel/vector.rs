@@ -20,6 +20,7 @@ pub(super) trait Vector: Copy {
 
     unsafe fn splat(x: Self::Lane) -> Self;
     unsafe fn load(from: *const Self::Lane) -> Self;
+    unsafe fn store(self, to: *mut Self::Lane);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn abs(self) -> Self;
@@ -29,6 +30,13 @@ pub(super) trait Vector: Copy {
     /// Lanes in which `self ≤ other`; false where either is NaN.
     unsafe fn le(self, other: Self) -> u32;
 
+    /// Lanes in which `self < other`; false where either is NaN.
+    unsafe fn lt(self, other: Self) -> u32;
+    /// Lanes in which `self = other`; false where either is NaN.
+    unsafe fn eq(self, other: Self) -> u32;
+    /// The lanes of `yes` that are in the mask, and of `no` elsewhere.
+    unsafe fn select(mask: u32, yes: Self, no: Self) -> Self;
+
     /// `sum` and the number of lanes in a mask.
     #[inline(always)]
     unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {
@@ -37,7 +45,10 @@ pub(super) trait Vector: Copy {
 
     unsafe fn splat_label(label: u32) -> Self::Labels;
     unsafe fn load_labels(from: *const u32) -> Self::Labels;
+    unsafe fn store_labels(labels: Self::Labels, to: *mut u32);
     unsafe fn labels_ne(a: Self::Labels, b: Self::Labels) -> u32;
+    unsafe fn labels_lt(a: Self::Labels, b: Self::Labels) -> u32;
+    unsafe fn select_labels(mask: u32, yes: Self::Labels, no: Self::Labels) -> Self::Labels;
     /// Writes the labels of the lanes in `mask`, packed, to `to`. May write up to
     /// `LANES` elements, whatever the mask.
     unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
@@ -45,17 +56,20 @@ pub(super) trait Vector: Copy {
 
 /// Implements [`Vector`] for a register type from its intrinsics.
 ///
-/// `plain` lists set, load, add, subtract, maximum and fused multiply-add, which take and
+/// `plain` lists set, load, store, add, subtract, maximum and fused multiply-add, which take and
 /// return registers; the rest are given as expressions.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector {
     (
         $name:ident($register:ty) of $lanes:literal $lane:ty, named by $labels:ty;
-        plain: $set:path, $load:path, $add:path, $sub:path, $max:path, $fma:path;
+        plain: $set:path, $load:path, $store:path, $add:path, $sub:path, $max:path, $fma:path;
         abs: |$x:ident| $abs:expr;
-        le: |$le_a:ident, $le_b:ident| $le:expr;
-        labels: |$label:ident| $set_label:expr, |$from:ident| $load_labels:expr;
+        compare: $compare:ident;
+        select: |$sel_mask:ident, $yes:ident, $no:ident| $select:expr, $select_labels:expr;
+        labels: |$label:ident| $set_label:expr, |$from:ident| $load_labels:expr,
+            |$stored:ident, $label_to:ident| $store_labels:expr;
         ne: |$ne_a:ident, $ne_b:ident| $ne:expr;
+        lt: |$lt_a:ident, $lt_b:ident| $labels_lt:expr;
         compress: |$names:ident, $mask:ident, $to:ident| $compress:expr;
     ) => {
         #[derive(Clone, Copy)]
@@ -78,6 +92,11 @@ macro_rules! vector {
             unsafe fn load(from: *const $lane) -> Self {
                 // SAFETY: as above.
                 unsafe { $name($load(from)) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $lane) {
+                // SAFETY: as above.
+                unsafe { $store(to, self.0) }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
@@ -107,9 +126,39 @@ macro_rules! vector {
             }
             #[inline(always)]
             unsafe fn le(self, other: Self) -> u32 {
-                let ($le_a, $le_b) = (self.0, other.0);
                 // SAFETY: as above.
-                unsafe { $le }
+                unsafe { $compare!(_CMP_LE_OQ, self.0, other.0) }
+            }
+            #[inline(always)]
+            unsafe fn lt(self, other: Self) -> u32 {
+                // SAFETY: as above.
+                unsafe { $compare!(_CMP_LT_OQ, self.0, other.0) }
+            }
+            #[inline(always)]
+            unsafe fn eq(self, other: Self) -> u32 {
+                // SAFETY: as above.
+                unsafe { $compare!(_CMP_EQ_OQ, self.0, other.0) }
+            }
+            #[inline(always)]
+            unsafe fn select($sel_mask: u32, yes: Self, no: Self) -> Self {
+                let ($yes, $no) = (yes.0, no.0);
+                // SAFETY: as above.
+                unsafe { $name($select) }
+            }
+            #[inline(always)]
+            unsafe fn select_labels($sel_mask: u32, $yes: $labels, $no: $labels) -> $labels {
+                // SAFETY: as above.
+                unsafe { $select_labels }
+            }
+            #[inline(always)]
+            unsafe fn store_labels($stored: $labels, $label_to: *mut u32) {
+                // SAFETY: as above.
+                unsafe { $store_labels }
+            }
+            #[inline(always)]
+            unsafe fn labels_lt($lt_a: $labels, $lt_b: $labels) -> u32 {
+                // SAFETY: as above.
+                unsafe { $labels_lt }
             }
             #[inline(always)]
             unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {

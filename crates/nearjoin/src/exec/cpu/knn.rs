@@ -1,0 +1,337 @@
+//! The KNN-join on the CPU: blocks of queries go down a tree of boxes, nearest first.
+//!
+//! ```text
+//! each thread, until the queue is empty:
+//!     for each block of up to 16 neighbouring queries of a unit:
+//!         visit(root):  for each child, nearest first:
+//!             stop if it is farther than the k-th neighbour of every query
+//!             an inner node:  visit(child)
+//!             a leaf:  measure its 16 points for each query that it may matter to
+//!         hand the k best of each query to the sink
+//! ```
+//!
+//! Why no neighbour is missed: a box is passed over only if its distance from the box of the
+//! block, or from a query, exceeds what that query's k-th best is at. No point in the box is
+//! nearer than the box, rounding included: the lanes measure both by the same monotone steps.
+//! Points at exactly the k-th distance are still looked at, since a smaller row wins a tie.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::kernel::{GapJob, Hits, LeafJob, NearestKernels, PAD};
+use super::pool::Pool;
+use super::select::{Best, SORTED};
+use crate::exec::queue::Queue;
+use crate::exec::{Emit, Executor, Request, Rows, Work};
+use crate::index::boxes::FAN;
+use crate::index::layout::Columns;
+use crate::index::{BoxOf, Boxes, Layout, Run};
+use crate::metric::Threshold;
+use crate::monitor::{Monitor, Phase};
+use crate::scalar::Scalar;
+
+/// Distance tests after which a thread tells the monitor of them: some milliseconds.
+const REPORT: u64 = 1 << 23;
+
+/// A tree, or an order without one, ready to be asked.
+pub(crate) struct CpuKnn<'a, T> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) kernels: NearestKernels<T>,
+    /// None where the right points are joined with themselves.
+    pub(crate) left: Option<Layout<'a, T>>,
+    pub(crate) right: Layout<'a, T>,
+    pub(crate) include_self: bool,
+    pub(crate) k: usize,
+    /// How distances are computed; its ε is not used.
+    pub(crate) arithmetic: Threshold<T>,
+    /// Nothing with a larger accumulated distance is a neighbour.
+    pub(crate) cap: T,
+    /// Whether boxes are passed over. Without, every point is a candidate.
+    pub(crate) prune: bool,
+    pub(crate) unit: usize,
+    pub(crate) monitor: Option<&'a Monitor>,
+    /// Distances that will be computed, by estimate.
+    pub(crate) expected_tests: u64,
+}
+
+/// What is done with the best of each block of queries, by a thread.
+type Action<'a, T> = dyn Fn(usize, &mut Worker<T>, &[u32]) -> ControlFlow<()> + Sync + 'a;
+
+/// What a thread keeps from block to block.
+struct Worker<T> {
+    work: Work,
+    best: Best<T>,
+    hits: Hits<T>,
+    /// The queries, a column of 16 per dimension, and the box around them.
+    queries: Vec<T>,
+    bound: BoxOf<T>,
+    /// What each query's k-th best is at, as the lanes may compare with it.
+    bounds: [T; PAD],
+    /// The largest of them.
+    limit: T,
+    /// The rows of the queries themselves, where they are no neighbours; else one that no
+    /// point has.
+    own: [u32; PAD],
+    reported: Work,
+    rows: Vec<Vec<u32>>,
+    distances: Vec<Vec<T>>,
+}
+
+impl<'a, T: Scalar> CpuKnn<'a, T> {
+    /// The points that ask.
+    pub(crate) fn queries(&self) -> &Layout<'a, T> {
+        self.left.as_ref().unwrap_or(&self.right)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.right.bytes() + self.left.as_ref().map_or(0, Layout::bytes)
+    }
+
+    /// Finds the best of every query, and runs `action` on each block, on all threads.
+    fn work(&self, phase: Phase, action: &Action<'_, T>) -> Work {
+        let queue = Queue::new(self.queries().len(), self.unit);
+        if let Some(monitor) = self.monitor {
+            monitor.enter(phase, self.expected_tests);
+            if monitor.is_cancelled() {
+                return Work::default();
+            }
+        }
+        let works = self.pool.each(|number| {
+            let mut worker = Worker::new(self);
+            while let Some(unit) = queue.take() {
+                for start in unit.clone().step_by(FAN) {
+                    let block = start..unit.end.min(start + FAN as u32);
+                    self.block(&mut worker, &block);
+                    let ids = &self.queries().ids()[block.start as usize..block.end as usize];
+                    if action(number, &mut worker, ids).is_break()
+                        || worker.report(self.monitor, REPORT).is_break()
+                    {
+                        queue.close();
+                        break;
+                    }
+                }
+            }
+            // A cancelled queue is closed already.
+            let _ = worker.report(self.monitor, 0);
+            worker.work
+        });
+        let mut total = Work::default();
+        works.into_iter().for_each(|work| total += work);
+        total
+    }
+
+    /// Finds the best of every query of a block.
+    fn block(&self, worker: &mut Worker<T>, block: &Run) {
+        let queries = self.queries();
+        let Columns::Own(coords) = queries.columns() else {
+            unreachable!("columns of the points' own type were asked for")
+        };
+        let (len, dim, stride) = (block.len(), queries.dim(), queries.stride());
+        for j in 0..dim {
+            let column = &coords[j * stride + block.start as usize..][..PAD];
+            worker.queries[j * PAD..][..PAD].copy_from_slice(column);
+        }
+        queries.bound(block, &mut worker.bound);
+        let cap = self.cap;
+        worker.best.clear(len, cap);
+        worker.limit = cap;
+        // A lane without a query compares with NaN, which is never within.
+        worker.bounds = core::array::from_fn(|q| if q < len { cap } else { T::NAN });
+        let excluded = self.left.is_none() && !self.include_self;
+        let ids = &queries.ids()[block.start as usize..block.end as usize];
+        worker.own = [u32::MAX; PAD];
+        if excluded {
+            worker.own[..len].copy_from_slice(ids);
+        }
+        let Some(boxes) = self.right.boxes() else { return };
+        let top = boxes.top();
+        self.visit(worker, boxes, top, 0, boxes.count(top));
+    }
+
+    /// Visits some blocks of one level, nearest first.
+    fn visit(
+        &self,
+        worker: &mut Worker<T>,
+        boxes: &Boxes<T>,
+        level: usize,
+        first: usize,
+        count: usize,
+    ) {
+        let mut gaps = [T::ZERO; PAD];
+        let (lo, hi, stride) = boxes.columns(level);
+        let near = self.kernels.gaps(
+            &GapJob {
+                lo,
+                hi,
+                stride,
+                first,
+                count,
+                query_lo: &worker.bound.lo,
+                query_hi: &worker.bound.hi,
+                dim: self.right.dim(),
+                limit: if self.prune { worker.limit } else { T::INFINITY },
+            },
+            &mut gaps,
+        );
+        let mut order = [(T::ZERO, 0usize); PAD];
+        let mut len = 0;
+        let mut left = near;
+        while left != 0 {
+            let node = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let gap = gaps[node];
+            let mut at = len;
+            while at > 0 && gap < order[at - 1].0 {
+                order[at] = order[at - 1];
+                at -= 1;
+            }
+            order[at] = (gap, node);
+            len += 1;
+        }
+        for &(gap, node) in &order[..len] {
+            if self.prune && gap > worker.limit {
+                break;
+            }
+            let node = first + node;
+            if level == 0 {
+                self.leaf(worker, (lo, hi, stride), node);
+            } else {
+                let (below, all) = (node * FAN, boxes.count(level - 1));
+                self.visit(worker, boxes, level - 1, below, FAN.min(all - below));
+            }
+        }
+    }
+
+    /// Measures the points of a leaf.
+    fn leaf(&self, worker: &mut Worker<T>, (lo, hi, stride): (&[T], &[T], usize), node: usize) {
+        let right = &self.right;
+        let Columns::Own(coords) = right.columns() else { return };
+        let first = node * FAN;
+        let last = right.len().min(first + FAN);
+        let ids = &right.ids()[first..last];
+        let Worker { hits, queries, bounds, best, own, .. } = worker;
+        let job = LeafJob {
+            coords,
+            stride: right.stride(),
+            first,
+            lo,
+            hi,
+            box_stride: stride,
+            node,
+            queries,
+            bounds,
+            dim: right.dim(),
+        };
+        worker.work.tests += (FAN * ids.len()) as u64;
+        if self.k <= SORTED {
+            self.kernels.keep(&job, ids, own, &mut best.kept());
+            worker.limit = best.limit();
+            return;
+        }
+        self.kernels.leaf(&job, hits);
+        if hits.count == 0 {
+            return;
+        }
+        // The last leaf may be short; what stands behind it is no point.
+        let valid = ((1u64 << ids.len()) - 1) as u32;
+        for hit in 0..hits.count {
+            let query = hits.query[hit] as usize;
+            let mut lanes = hits.lanes[hit] & valid;
+            while lanes != 0 {
+                let lane = lanes.trailing_zeros() as usize;
+                lanes &= lanes - 1;
+                if ids[lane] != own[query]
+                    && let Some(bound) = best.offer(query, (hits.acc[hit][lane], ids[lane]))
+                {
+                    bounds[query] = bound;
+                }
+            }
+        }
+        let mut limit = T::ZERO;
+        for &bound in bounds.iter() {
+            // NaN stands where there is no query, and is not larger than anything.
+            limit = if bound > limit { bound } else { limit };
+        }
+        worker.limit = limit;
+    }
+}
+
+impl<T: Scalar> Worker<T> {
+    fn new(join: &CpuKnn<'_, T>) -> Self {
+        Worker {
+            work: Work::default(),
+            best: Best::new(join.k),
+            hits: Hits::new(),
+            queries: vec![T::ZERO; join.right.dim() * PAD],
+            bound: BoxOf::new(),
+            bounds: [T::NAN; PAD],
+            limit: T::INFINITY,
+            own: [u32::MAX; PAD],
+            reported: Work::default(),
+            rows: Vec::new(),
+            distances: Vec::new(),
+        }
+    }
+
+    /// Makes rows of the best of each query.
+    fn fill(&mut self, join: &CpuKnn<'_, T>, queries: usize, request: Request) {
+        self.rows.resize_with(PAD, Vec::new);
+        self.distances.resize_with(PAD, Vec::new);
+        for query in 0..queries {
+            let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
+            let best = self.best.finish(query);
+            row.clear();
+            row.extend(best.iter().map(|near| near.1));
+            self.work.pairs += best.len() as u64;
+            if request.distances {
+                distances.clear();
+                distances.extend(best.iter().map(|near| join.arithmetic.distance(near.0)));
+            }
+        }
+    }
+
+    /// Tells the monitor of the work since the last time, if it is more than `least` tests,
+    /// and breaks off when it says so.
+    fn report(&mut self, monitor: Option<&Monitor>, least: u64) -> ControlFlow<()> {
+        let Some(monitor) = monitor else { return ControlFlow::Continue(()) };
+        let tests = self.work.tests - self.reported.tests;
+        if tests >= least {
+            monitor.add(tests, self.work.pairs - self.reported.pairs);
+            self.reported = self.work;
+        }
+        if monitor.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
+    fn count(&self) -> Work {
+        self.work(Phase::Counting, &|_, worker, queries| {
+            worker.fill(self, queries.len(), Request::default());
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn degrees(&self, degrees: &[AtomicU64]) -> Work {
+        self.work(Phase::Counting, &|_, worker, queries| {
+            worker.fill(self, queries.len(), Request::default());
+            for (query, row) in queries.iter().zip(&worker.rows) {
+                degrees[*query as usize].store(row.len() as u64, Relaxed);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work {
+        self.work(Phase::Joining, &|number, worker, queries| {
+            worker.fill(self, queries.len(), request);
+            let neighbors = &worker.rows[..queries.len()];
+            let distances =
+                if request.distances { &worker.distances[..queries.len()] } else { &[] };
+            emit(&Rows { worker: number, queries, neighbors, distances, ahead: &[] })
+        })
+    }
+
+    fn workers(&self) -> usize {
+        self.pool.threads()
+    }
+}

@@ -1,0 +1,135 @@
+//! The k best candidates of each of 16 queries.
+
+use super::kernel::{Kept, PAD};
+use crate::scalar::Scalar;
+
+/// Up to this many are kept in order by the lanes; beyond, they are collected.
+pub(crate) const SORTED: usize = 48;
+
+/// A candidate: its accumulated distance, and its row.
+pub(crate) type Near<T> = (T, u32);
+
+/// The k best candidates of 16 queries.
+///
+/// Few are kept in ascending order by the kernel, which shifts each new one to its place in
+/// all lanes at once. Many are appended; when twice as many have come together, the k best of
+/// them are selected and the others dropped: a constant amount of work for each, whatever k
+/// is.
+pub(crate) struct Best<T> {
+    k: usize,
+    queries: usize,
+    /// The i-th best of query q at `16 · i + q`.
+    acc: Vec<T>,
+    ids: Vec<u32>,
+    /// Those of query q from `2k · q` on, and how many.
+    many: Vec<Near<T>>,
+    len: [usize; PAD],
+    /// The best of one query.
+    row: Vec<Near<T>>,
+}
+
+impl<T: Scalar> Best<T> {
+    pub(crate) fn new(k: usize) -> Self {
+        let (few, many) = if k <= SORTED { (k, 0) } else { (0, 2 * k) };
+        Best {
+            k,
+            queries: 0,
+            acc: vec![T::INFINITY; few * PAD],
+            ids: vec![u32::MAX; few * PAD],
+            many: vec![(T::ZERO, 0); many * PAD],
+            len: [0; PAD],
+            row: Vec::new(),
+        }
+    }
+
+    /// Forgets all, for so many queries, none of whose neighbours is farther than `cap`.
+    pub(crate) fn clear(&mut self, queries: usize, cap: T) {
+        self.queries = queries;
+        self.len = [0; PAD];
+        self.ids.fill(u32::MAX);
+        // What comes at exactly the cap still goes before the row that is none. A lane
+        // without a query keeps nothing.
+        for row in self.acc.chunks_exact_mut(PAD) {
+            row[..queries].fill(cap);
+            row[queries..].fill(T::NEG_INFINITY);
+        }
+    }
+
+    /// The best, for a kernel.
+    pub(crate) fn kept(&mut self) -> Kept<'_, T> {
+        Kept { k: self.k, acc: &mut self.acc, ids: &mut self.ids }
+    }
+
+    /// The largest k-th distance of all queries, where few are kept.
+    pub(crate) fn limit(&self) -> T {
+        let last = &self.acc[(self.k - 1) * PAD..][..PAD];
+        let mut limit = T::NEG_INFINITY;
+        for &acc in last {
+            limit = if acc > limit { acc } else { limit };
+        }
+        limit
+    }
+
+    /// Takes a candidate, where many are kept. Returns the new bound, if there is one:
+    /// nothing farther can be among the k best.
+    #[inline(always)]
+    pub(crate) fn offer(&mut self, query: usize, near: Near<T>) -> Option<T> {
+        let (len, room) = (self.len[query], 2 * self.k);
+        let many = &mut self.many[query * room..][..room];
+        many[len] = near;
+        self.len[query] = len + 1;
+        if len + 1 < room {
+            return None;
+        }
+        self.len[query] = self.k;
+        let (_, last, _) = many.select_nth_unstable_by(self.k - 1, order);
+        Some(last.0)
+    }
+
+    /// The best of a query in ascending order.
+    pub(crate) fn finish(&mut self, query: usize) -> &[Near<T>] {
+        self.row.clear();
+        if self.k <= SORTED {
+            let found = |i: &usize| self.ids[i * PAD + query] != u32::MAX;
+            let near = |i: usize| (self.acc[i * PAD + query], self.ids[i * PAD + query]);
+            self.row.extend((0..self.k).take_while(found).map(near));
+            return &self.row;
+        }
+        let many = &mut self.many[query * 2 * self.k..][..self.len[query]];
+        many.sort_unstable_by(order);
+        &many[..many.len().min(self.k)]
+    }
+}
+
+fn order<T: Scalar>(a: &Near<T>, b: &Near<T>) -> core::cmp::Ordering {
+    a.0.partial_cmp(&b.0).unwrap_or(core::cmp::Ordering::Equal).then(a.1.cmp(&b.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_many_with_ties() {
+        for k in [49, 100, 500] {
+            let all: Vec<Near<f32>> = (0..3000u32)
+                .map(|i| ((i * 37 % 101) as f32, i.wrapping_mul(7919) % 3001))
+                .collect();
+            let mut best = Best::new(k);
+            for round in 0..2 {
+                best.clear(2, f32::INFINITY);
+                let mut bound = f32::INFINITY;
+                for &near in &all {
+                    if near.0 <= bound {
+                        bound = best.offer(1, near).unwrap_or(bound);
+                    }
+                }
+                let mut expected = all.clone();
+                expected.sort_unstable_by(order);
+                expected.truncate(k);
+                assert_eq!(best.finish(1), expected, "{k} {round}");
+                assert!(best.finish(0).is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+use core::ops::ControlFlow;
+
+use super::{Execution, ReceiveKnn};
+use crate::error::{Error, Result};
+use crate::exec::{Request, Rows};
+use crate::memory::{Buffer, RowWriter};
+use crate::scalar::Scalar;
+
+/// The k nearest of each point, in two dense arrays of n × k: ids and distances.
+///
+/// Row `i` belongs to left point `i` and ascends by distance, then by id. Where there are fewer
+/// than k neighbours, the rest of the row has the id `u32::MAX` and the distance +∞.
+///
+/// ```
+/// use nearjoin::{KnnJoin, Points, sink::Neighbors};
+/// let points = Points::new(&[0.0, 1.0, 3.0, 9.0], 1)?;
+/// let mut neighbors = Neighbors::new();
+/// KnnJoin::new(2).plan_self(&points)?.run(&mut neighbors)?;
+/// assert_eq!(neighbors.ids_of(0), [1, 2]);
+/// assert_eq!(neighbors.distances_of(3), [6.0, 8.0]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+#[derive(Debug, Default, PartialEq)]
+pub struct Neighbors<T> {
+    k: usize,
+    ids: Buffer<u32>,
+    distances: Buffer<T>,
+}
+
+impl<T: Scalar> Neighbors<T> {
+    /// An empty receiver.
+    pub fn new() -> Self {
+        Neighbors { k: 0, ids: Buffer::default(), distances: Buffer::default() }
+    }
+
+    /// Neighbours in each row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The ids of all rows.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The distances of all rows.
+    pub fn distances(&self) -> &[T] {
+        &self.distances
+    }
+
+    /// The ids of one left point's neighbours.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn ids_of(&self, row: usize) -> &[u32] {
+        &self.ids[row * self.k..][..self.k]
+    }
+
+    /// The distances of one left point's neighbours.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn distances_of(&self, row: usize) -> &[T] {
+        &self.distances[row * self.k..][..self.k]
+    }
+
+    /// The arrays themselves: ids and distances.
+    pub fn into_parts(self) -> (Buffer<u32>, Buffer<T>) {
+        (self.ids, self.distances)
+    }
+}
+
+impl<T: Scalar> ReceiveKnn<T> for Neighbors<T> {
+    #[allow(private_interfaces)]
+    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, k: usize) -> Result<()> {
+        *self = Self::new();
+        let entries = execution.queries.checked_mul(k);
+        let entries = entries.ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+        let bytes = (entries as u64).saturating_mul(4 + size_of::<T>() as u64);
+        execution.budget.check_result(bytes)?;
+        let pool = execution.pool;
+        let mut ids = pool.install(|| Buffer::<u32>::faulted_in(entries))?;
+        let mut distances = pool.install(|| Buffer::<T>::faulted_in(entries))?;
+        let place = Place {
+            k,
+            ids: RowWriter::new(&mut ids),
+            distances: RowWriter::new(&mut distances),
+            no_ids: vec![u32::MAX; k],
+            no_distances: vec![T::INFINITY; k],
+        };
+        let request = Request { distances: true, ..Request::default() };
+        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+            place.rows(rows);
+            ControlFlow::Continue(())
+        });
+        execution.stats.record(work);
+        execution.stats.result_bytes = bytes;
+        *self = Neighbors { k, ids, distances };
+        Ok(())
+    }
+}
+
+/// Where the rows belong, and what stands where there is no neighbour.
+struct Place<'a, T> {
+    k: usize,
+    ids: RowWriter<'a, u32>,
+    distances: RowWriter<'a, T>,
+    no_ids: Vec<u32>,
+    no_distances: Vec<T>,
+}
+
+impl<T: Scalar> Place<'_, T> {
+    #[allow(unsafe_code)]
+    fn rows(&self, rows: &Rows<'_, T>) {
+        for (at, &query) in rows.queries.iter().enumerate() {
+            let (ids, distances) = (&rows.neighbors[at], &rows.distances[at]);
+            assert!(ids.len() <= self.k && ids.len() == distances.len());
+            let start = query as usize * self.k;
+            let end = start + ids.len();
+            let missing = self.k - ids.len();
+            // SAFETY: an executor hands out each query exactly once, and what is written for
+            // one is the k elements from `start` on.
+            unsafe {
+                self.ids.write_short(start, ids);
+                self.ids.write_short(end, &self.no_ids[..missing]);
+                self.distances.write_short(start, distances);
+                self.distances.write_short(end, &self.no_distances[..missing]);
+            }
+        }
+    }
+}

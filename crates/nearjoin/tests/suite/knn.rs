@@ -1,0 +1,265 @@
+//! The KNN-join: every strategy × type × metric × k against brute force, on every
+//! distribution, into every sink.
+
+use std::ops::ControlFlow;
+
+use nearjoin::sink::{Block, Callback, CsrSink};
+use nearjoin::{
+    Error, KnnJoin, Metric, Monitor, Neighbors, Points, Scalar, Strategy, knn_join, oracle,
+};
+
+use crate::check::{bits, on_one_thread};
+use crate::data::Data;
+
+const DISTRIBUTIONS: [Data; 13] = [
+    Data::Uniform,
+    Data::Exponential,
+    Data::Clustered,
+    Data::Lattice,
+    Data::RoughLattice,
+    Data::Duplicates,
+    Data::Collinear,
+    Data::OnePoint,
+    Data::Empty,
+    Data::HugeOffset,
+    Data::DenseBall,
+    Data::Sphere,
+    Data::Piles,
+];
+
+/// Rows of ids with the bits of their distances.
+type Rows = Vec<Vec<(u32, u64)>>;
+
+fn truth<T: Scalar>(
+    left: &Points<'_, T>,
+    right: Option<&Points<'_, T>>,
+    k: usize,
+    metric: Metric,
+    include_self: bool,
+) -> Rows {
+    let exclude = right.is_none() && !include_self;
+    let rows = oracle::knn_join(left, right.unwrap_or(left), k, metric, exclude).unwrap();
+    rows.into_iter().map(|row| row.iter().map(|(id, d)| (*id, bits(d))).collect()).collect()
+}
+
+/// Dense arrays as rows, without the padding, which must be as documented.
+fn dense<T: Scalar>(neighbors: &Neighbors<T>) -> Rows {
+    let k = neighbors.k();
+    let rows = neighbors.ids().chunks(k).zip(neighbors.distances().chunks(k));
+    rows.map(|(ids, distances)| {
+        let found = ids.iter().position(|&id| id == u32::MAX).unwrap_or(k);
+        assert!(ids[found..].iter().all(|&id| id == u32::MAX));
+        assert!(distances[found..].iter().all(|d| *d == T::INFINITY));
+        ids[..found].iter().zip(distances).map(|(id, d)| (*id, bits(d))).collect()
+    })
+    .collect()
+}
+
+fn check<T: Scalar>(
+    join: &KnnJoin,
+    left: &Points<'_, T>,
+    right: Option<&Points<'_, T>>,
+    expected: &Rows,
+    context: &str,
+) {
+    let plan = match right {
+        Some(right) => join.plan(left, right),
+        None => join.plan_self(left),
+    };
+    let plan = plan.expect(context);
+    let mut neighbors = Neighbors::new();
+    let stats = plan.run(&mut neighbors).expect(context);
+    assert_eq!(&dense(&neighbors), expected, "{context}: dense");
+    let pairs: usize = expected.iter().map(Vec::len).sum();
+    assert_eq!(stats.pairs, pairs as u64, "{context}: pairs in the stats");
+
+    let mut sink = CsrSink::new().distances(true);
+    plan.run(&mut sink).expect(context);
+    let csr = sink.into_csr();
+    let rows: Rows = (0..csr.len())
+        .map(|row| {
+            let distances = csr.distances(row).unwrap();
+            csr.neighbors(row).iter().zip(distances).map(|(id, d)| (*id, bits(d))).collect()
+        })
+        .collect();
+    assert_eq!(&rows, expected, "{context}: CSR");
+
+    let mut rows: Vec<Option<Vec<u32>>> = vec![None; expected.len()];
+    let mut sink = Callback::new(|block: &Block<T>| {
+        for (query, row) in block.iter() {
+            assert!(rows[query as usize].replace(row.to_vec()).is_none(), "{context}: twice");
+        }
+        ControlFlow::Continue(())
+    })
+    .block_pairs(100);
+    plan.run(&mut sink).expect(context);
+    for (row, expected) in rows.into_iter().zip(expected) {
+        let ids: Vec<u32> = expected.iter().map(|(id, _)| *id).collect();
+        assert_eq!(row.as_deref(), Some(&ids[..]), "{context}: blocks");
+    }
+}
+
+fn every_distribution<T: Scalar>(n: usize, dims: &[usize], ks: &[usize]) {
+    for data in DISTRIBUTIONS {
+        for &dim in dims {
+            let points = data.points::<T>(n, dim, 11);
+            let points = points.as_points();
+            for metric in Metric::ALL {
+                for &k in ks {
+                    let expected = truth(&points, None, k, metric, false);
+                    for &strategy in Strategy::KNN {
+                        let join = KnnJoin::new(k).metric(metric).strategy(strategy).pad(true);
+                        let context = format!("{data:?} {dim}-D {metric} k={k} {strategy}");
+                        check(&join, &points, None, &expected, &context);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_distribution_in_f64() {
+    on_one_thread(|| every_distribution::<f64>(300, &[1, 2, 3, 6], &[1, 8, 50]));
+}
+
+#[test]
+fn every_distribution_in_f32() {
+    on_one_thread(|| every_distribution::<f32>(300, &[1, 2, 4, 9], &[1, 8, 50]));
+}
+
+#[test]
+fn odd_sizes_and_many_dimensions() {
+    for n in [1, 2, 15, 16, 17, 31, 33, 255, 257, 300] {
+        for dim in [1, 2, 5, 8, 17, 100] {
+            let points = Data::Clustered.points::<f64>(n, dim, 5);
+            let points = points.as_points();
+            for k in [1, 3, 48, 49] {
+                let expected = truth(&points, None, k, Metric::L2, false);
+                for strategy in [Strategy::Tree, Strategy::Brute] {
+                    let join = KnnJoin::new(k).strategy(strategy).pad(true).threads(1);
+                    check(
+                        &join,
+                        &points,
+                        None,
+                        &expected,
+                        &format!("{n} {dim}-D k={k} {strategy}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_sets_with_and_without_a_cap() {
+    for (data, cap) in [(Data::Uniform, 7.0), (Data::Lattice, 0.5), (Data::Clustered, 0.3)] {
+        let (left, right) = (data.points::<f64>(400, 2, 1), data.points::<f64>(700, 2, 2));
+        let (left, right) = (left.as_points(), right.as_points());
+        for k in [1, 5, 60] {
+            let all = truth(&left, Some(&right), k, Metric::L2, false);
+            let within: Rows = all
+                .iter()
+                .map(|row| row.iter().copied().filter(|(_, d)| f64::from_bits(*d) <= cap).collect())
+                .collect();
+            for &strategy in Strategy::KNN {
+                let join = KnnJoin::new(k).strategy(strategy);
+                let context = format!("{data:?} k={k} {strategy}");
+                check(&join, &left, Some(&right), &all, &context);
+                check(&join.max_distance(cap), &left, Some(&right), &within, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_point_is_its_own_neighbour_only_if_asked() {
+    for data in [Data::Uniform, Data::Duplicates, Data::Lattice] {
+        let points = data.points::<f32>(200, 2, 3);
+        let points = points.as_points();
+        for k in [1, 4, 60] {
+            let expected = truth(&points, None, k, Metric::L2, true);
+            let join = KnnJoin::new(k).include_self(true);
+            check(&join, &points, None, &expected, &format!("{data:?} k={k}"));
+        }
+    }
+}
+
+#[test]
+fn equal_points_give_the_smallest_other_rows() {
+    let points = Data::Duplicates.points::<f64>(1000, 3, 1);
+    let neighbors = knn_join(&points.as_points(), 3).unwrap();
+    assert_eq!(neighbors.ids_of(0), [1, 2, 3]);
+    assert_eq!(neighbors.ids_of(2), [0, 1, 3]);
+    assert_eq!(neighbors.ids_of(999), [0, 1, 2]);
+    assert!(neighbors.distances().iter().all(|d| *d == 0.0));
+}
+
+#[test]
+fn the_same_on_any_number_of_threads() {
+    let points = Data::Exponential.points::<f64>(20_000, 3, 9);
+    let points = points.as_points();
+    for k in [7, 100] {
+        let run = |threads| {
+            let mut neighbors = Neighbors::new();
+            let plan = KnnJoin::new(k).threads(threads).plan_self(&points).unwrap();
+            plan.run(&mut neighbors).unwrap();
+            neighbors
+        };
+        assert!(run(1) == run(3), "k={k}");
+    }
+}
+
+#[test]
+fn a_k_of_thousands() {
+    let points = Data::Uniform.points::<f64>(3000, 2, 4);
+    let points = points.as_points();
+    let few = points.rows(0..40);
+    let expected = truth(&few, Some(&points), 2500, Metric::L2, false);
+    check(&KnnJoin::new(2500), &few, Some(&points), &expected, "k=2500");
+}
+
+#[test]
+fn coordinates_whose_squares_overflow() {
+    let data = [-1e200, 1e200, 0.0, 5.0, -1e300, 1e300];
+    let points = Points::new(&data, 1).unwrap();
+    for k in [2, 5] {
+        let expected = truth(&points, None, k, Metric::L2, false);
+        check(&KnnJoin::new(k), &points, None, &expected, &format!("k={k}"));
+    }
+}
+
+#[test]
+fn wrong_questions_are_refused() {
+    let points = Points::new(&[0.0, 1.0, 2.0], 1).unwrap();
+    let refused = |join: KnnJoin| join.plan_self(&points).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(refused(KnnJoin::new(0)), "k = 0 is out of range: it must be 1 or more");
+    assert_eq!(
+        refused(KnnJoin::new(3)),
+        "k = 3 neighbours were asked for and there are only 2 points to choose from: lower k, or \
+         ask for padding"
+    );
+    assert!(KnnJoin::new(3).include_self(true).plan_self(&points).is_ok());
+    assert!(KnnJoin::new(3).plan(&points, &points).is_ok());
+    assert!(refused(KnnJoin::new(1).max_distance(-1.0)).contains("is not a distance"));
+    assert!(refused(KnnJoin::new(1).strategy(Strategy::Ego)).contains("auto, brute, tree"));
+    assert!(refused(KnnJoin::new(1).threads(0)).contains("threads = 0"));
+    let flat = Points::new(&[0.0, 1.0], 2).unwrap();
+    assert!(KnnJoin::new(1).plan(&points, &flat).is_err());
+    let limited = KnnJoin::new(2).memory_limit(10).plan_self(&points).unwrap();
+    let error = limited.run(&mut Neighbors::new()).unwrap_err();
+    assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+    let error = nearjoin::EpsJoin::new(1.0).strategy(Strategy::Tree).plan_self(&points);
+    assert!(error.is_err());
+}
+
+#[test]
+fn a_cancelled_join_says_so() {
+    let points = Data::Uniform.points::<f64>(1000, 2, 1);
+    let monitor = Monitor::new();
+    let plan = KnnJoin::new(3).monitor(&monitor).plan_self(&points.as_points()).unwrap();
+    plan.run(&mut Neighbors::new()).unwrap();
+    assert!(monitor.progress().tests > 0 && monitor.progress().pairs == 3000);
+    monitor.cancel();
+    assert_eq!(plan.run(&mut Neighbors::new()).unwrap_err(), Error::Cancelled);
+}
