@@ -100,6 +100,9 @@ impl<T: Scalar> ReceiveKnn<T> for Neighbors<T> {
     }
 }
 
+/// Queries whose places are asked for ahead of time: one block.
+const SOON: usize = 16;
+
 /// Where the rows belong, and what stands where there is no neighbour.
 struct Place<'a, T> {
     k: usize,
@@ -112,6 +115,12 @@ struct Place<'a, T> {
 impl<T: Scalar> Place<'_, T> {
     #[allow(unsafe_code)]
     fn rows(&self, rows: &Rows<'_, T>) {
+        // Queries are neighbours in space and far apart in memory: the places of the next
+        // are asked for while they are being found.
+        for &query in rows.ahead.iter().take(SOON) {
+            self.ids.prefetch(query as usize * self.k);
+            self.distances.prefetch(query as usize * self.k);
+        }
         for (at, &query) in rows.queries.iter().enumerate() {
             let (ids, distances) = (&rows.neighbors[at], &rows.distances[at]);
             assert!(ids.len() <= self.k && ids.len() == distances.len());

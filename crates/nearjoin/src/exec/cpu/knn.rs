@@ -54,8 +54,8 @@ pub(crate) struct CpuKnn<'a, T> {
     pub(crate) expected_tests: u64,
 }
 
-/// What is done with the best of each block of queries, by a thread.
-type Action<'a, T> = dyn Fn(usize, &mut Worker<T>, &[u32]) -> ControlFlow<()> + Sync + 'a;
+/// What is done with the best of each block of queries, by a thread; and the queries after it.
+type Action<'a, T> = dyn Fn(usize, &mut Worker<T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
 struct Worker<T> {
@@ -102,8 +102,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 for start in unit.clone().step_by(FAN) {
                     let block = start..unit.end.min(start + FAN as u32);
                     self.block(&mut worker, &block);
-                    let ids = &self.queries().ids()[block.start as usize..block.end as usize];
-                    if action(number, &mut worker, ids).is_break()
+                    let (ids, ahead) =
+                        self.queries().ids()[block.start as usize..].split_at(block.len());
+                    if action(number, &mut worker, ids, ahead).is_break()
                         || worker.report(self.monitor, REPORT).is_break()
                     {
                         queue.close();
@@ -279,13 +280,10 @@ impl<T: Scalar> Worker<T> {
         self.distances.resize_with(PAD, Vec::new);
         for query in 0..queries {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
-            let best = self.best.finish(query);
-            row.clear();
-            row.extend(best.iter().map(|near| near.1));
-            self.work.pairs += best.len() as u64;
+            self.best.finish(query, row, distances);
+            self.work.pairs += row.len() as u64;
             if request.distances {
-                distances.clear();
-                distances.extend(best.iter().map(|near| join.arithmetic.distance(near.0)));
+                distances.iter_mut().for_each(|acc| *acc = join.arithmetic.distance(*acc));
             }
         }
     }
@@ -305,14 +303,14 @@ impl<T: Scalar> Worker<T> {
 
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
     fn count(&self) -> Work {
-        self.work(Phase::Counting, &|_, worker, queries| {
+        self.work(Phase::Counting, &|_, worker, queries, _| {
             worker.fill(self, queries.len(), Request::default());
             ControlFlow::Continue(())
         })
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Work {
-        self.work(Phase::Counting, &|_, worker, queries| {
+        self.work(Phase::Counting, &|_, worker, queries, _| {
             worker.fill(self, queries.len(), Request::default());
             for (query, row) in queries.iter().zip(&worker.rows) {
                 degrees[*query as usize].store(row.len() as u64, Relaxed);
@@ -322,12 +320,12 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work {
-        self.work(Phase::Joining, &|number, worker, queries| {
+        self.work(Phase::Joining, &|number, worker, queries, ahead| {
             worker.fill(self, queries.len(), request);
             let neighbors = &worker.rows[..queries.len()];
             let distances =
                 if request.distances { &worker.distances[..queries.len()] } else { &[] };
-            emit(&Rows { worker: number, queries, neighbors, distances, ahead: &[] })
+            emit(&Rows { worker: number, queries, neighbors, distances, ahead })
         })
     }
 

@@ -24,8 +24,6 @@ pub(crate) struct Best<T> {
     /// Those of query q from `2k · q` on, and how many.
     many: Vec<Near<T>>,
     len: [usize; PAD],
-    /// The best of one query.
-    row: Vec<Near<T>>,
 }
 
 impl<T: Scalar> Best<T> {
@@ -38,7 +36,6 @@ impl<T: Scalar> Best<T> {
             ids: vec![u32::MAX; few * PAD],
             many: vec![(T::ZERO, 0); many * PAD],
             len: [0; PAD],
-            row: Vec::new(),
         }
     }
 
@@ -86,18 +83,25 @@ impl<T: Scalar> Best<T> {
         Some(last.0)
     }
 
-    /// The best of a query in ascending order.
-    pub(crate) fn finish(&mut self, query: usize) -> &[Near<T>] {
-        self.row.clear();
+    /// Takes out the best of a query in ascending order: rows and accumulated distances.
+    pub(crate) fn finish(&mut self, query: usize, ids: &mut Vec<u32>, acc: &mut Vec<T>) {
+        ids.clear();
+        acc.clear();
         if self.k <= SORTED {
-            let found = |i: &usize| self.ids[i * PAD + query] != u32::MAX;
-            let near = |i: usize| (self.acc[i * PAD + query], self.ids[i * PAD + query]);
-            self.row.extend((0..self.k).take_while(found).map(near));
-            return &self.row;
+            // Columns of 16 are read down; what is missing stands last.
+            ids.extend(self.ids[query..].iter().step_by(PAD));
+            acc.extend(self.acc[query..].iter().step_by(PAD));
+            while ids.last() == Some(&u32::MAX) {
+                ids.pop();
+            }
+            acc.truncate(ids.len());
+            return;
         }
         let many = &mut self.many[query * 2 * self.k..][..self.len[query]];
         many.sort_unstable_by(order);
-        &many[..many.len().min(self.k)]
+        let best = &many[..many.len().min(self.k)];
+        ids.extend(best.iter().map(|near| near.1));
+        acc.extend(best.iter().map(|near| near.0));
     }
 }
 
@@ -127,8 +131,12 @@ mod tests {
                 let mut expected = all.clone();
                 expected.sort_unstable_by(order);
                 expected.truncate(k);
-                assert_eq!(best.finish(1), expected, "{k} {round}");
-                assert!(best.finish(0).is_empty());
+                let (mut ids, mut acc) = (Vec::new(), Vec::new());
+                best.finish(1, &mut ids, &mut acc);
+                let found: Vec<_> = acc.iter().copied().zip(ids.iter().copied()).collect();
+                assert_eq!(found, expected, "{k} {round}");
+                best.finish(0, &mut ids, &mut acc);
+                assert!(ids.is_empty() && acc.is_empty());
             }
         }
     }
