@@ -126,7 +126,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn damaged(file: &str, format: Format, reason: impl ToString) -> Self {
-        Error::Damaged { file: file.to_owned(), format: format.name(), reason: reason.to_string() }
+        Error::Damaged { file: file.to_owned(), format: format.name(), reason: one_line(reason) }
     }
 
     /// Something wrong with the file as a whole.
@@ -134,6 +134,11 @@ impl Error {
         let (file, place) = (file.to_owned(), Place::default());
         Error::Content { file, place, problem: problem.into() }
     }
+}
+
+/// What a decoder said, which may be a list or a table, on one line.
+pub(crate) fn one_line(said: impl ToString) -> String {
+    said.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl fmt::Display for Error {
@@ -163,5 +168,20 @@ impl core::error::Error for Error {
             Error::Points { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_decoder_says_is_one_line() {
+        let error =
+            Error::damaged("f", Format::Arrow, "bad table:\n\twhile verifying\r\n  field\n");
+        assert_eq!(
+            error.to_string(),
+            "f is not a complete Arrow file: bad table: while verifying field"
+        );
     }
 }

@@ -174,7 +174,7 @@ impl Contents {
                     return Ok(None);
                 }
                 choice.fill(&input.name, &arrays, first_row, dimension, out)?;
-                choice.ids(&input.name, &arrays, first_row)
+                choice.own_ids(&input.name, &arrays, first_row)
             })?;
             ids.extend(parts.into_iter().flatten());
         }

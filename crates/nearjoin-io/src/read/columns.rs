@@ -1,18 +1,18 @@
 //! Arrow columns become rows of coordinates: for Parquet and Arrow files.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat;
-use rayon::prelude::*;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Result, one_line};
 use crate::format::DType;
-use crate::read::ReadOptions;
 use crate::read::number::{Coordinate, Number, convert};
 use crate::read::points::check_dimension;
-use crate::read::select;
+use crate::read::{ReadOptions, in_order, select};
 
 /// Which columns of a schema are read, and what becomes of them.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Choice {
         let id = options.id.as_ref().map(|id| select::find(file, &names, id)).transpose()?;
         let coordinates = match &options.columns {
             Some(wanted) => select::find_all(file, &names, wanted)?,
-            None => all_but(id, &types),
+            None => all_but(file, id, &names, &types)?,
         };
         if coordinates.is_empty() {
             return Err(Error::content(file, "there is no column of coordinates"));
@@ -155,14 +155,14 @@ impl Choice {
     ) -> Result<()> {
         const ROWS: usize = 1 << 14;
         if out.len() > 4 * ROWS * dimension {
-            return out.par_chunks_mut(ROWS * dimension).enumerate().try_for_each(
-                |(block, out)| {
-                    let rows = out.len() / dimension;
-                    let slice = |array: &ArrayRef| array.slice(block * ROWS, rows);
-                    let arrays: Vec<ArrayRef> = arrays.iter().map(slice).collect();
-                    self.fill(file, &arrays, first_row + (block * ROWS) as u64, dimension, out)
-                },
-            );
+            let blocks = out.chunks_mut(ROWS * dimension).enumerate().collect();
+            in_order(blocks, |(block, out): (usize, &mut [T])| {
+                let rows = out.len() / dimension;
+                let slice = |array: &ArrayRef| array.slice(block * ROWS, rows);
+                let arrays: Vec<ArrayRef> = arrays.iter().map(slice).collect();
+                self.fill(file, &arrays, first_row + (block * ROWS) as u64, dimension, out)
+            })?;
+            return Ok(());
         }
         for (at, &column) in self.coordinates.iter().enumerate() {
             let array = &arrays[column];
@@ -195,6 +195,24 @@ impl Choice {
         Ok(Some(arrays[id].clone()))
     }
 
+    /// The ids of some rows in memory of their own: a decoder may cut all columns from one
+    /// piece of memory, which a single one of them would keep.
+    pub(crate) fn own_ids(
+        &self,
+        file: &str,
+        arrays: &[ArrayRef],
+        first_row: u64,
+    ) -> Result<Option<ArrayRef>> {
+        let Some(ids) = self.ids(file, arrays, first_row)? else { return Ok(None) };
+        let ids: ArrayRef = match ids.data_type() {
+            DataType::Utf8View => Arc::new(ids.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(ids.as_binary_view().gc()),
+            _ => ids,
+        };
+        // One array alone would not be copied.
+        self.concat_ids(file, &[&ids, &ids.slice(0, 0)]).map(Some)
+    }
+
     /// The ids of all rows, in one array.
     pub(crate) fn join_ids(
         &self,
@@ -209,12 +227,16 @@ impl Choice {
                 let kind = schema.field(self.read[id]).data_type();
                 Ok(Some(arrow_array::new_empty_array(kind)))
             }
-            parts => concat(parts).map(Some).map_err(|error| Error::Content {
-                file: file.to_owned(),
-                place: Place::column(&self.names[id]),
-                problem: format!("the ids do not fit one array: {error}"),
-            }),
+            parts => self.concat_ids(file, parts).map(Some),
         }
+    }
+
+    fn concat_ids(&self, file: &str, parts: &[&dyn Array]) -> Result<ArrayRef> {
+        concat(parts).map_err(|error| Error::Content {
+            file: file.to_owned(),
+            place: Place { column: self.id.map(|id| self.names[id].clone()), ..Place::default() },
+            problem: format!("the ids do not fit one array: {}", one_line(error)),
+        })
     }
 
     fn no_nulls(&self, file: &str, column: usize, array: &ArrayRef, first_row: u64) -> Result<()> {
@@ -289,13 +311,29 @@ impl Choice {
     }
 }
 
-/// The default: the one column of lists, or everything that is not the id.
-fn all_but(id: Option<usize>, types: &[&DataType]) -> Vec<usize> {
-    let others: Vec<usize> = (0..types.len()).filter(|column| Some(*column) != id).collect();
-    let lists: Vec<usize> = others.iter().copied().filter(|&at| is_list(types[at])).collect();
-    match lists.as_slice() {
-        [_] => lists,
-        _ => others,
+/// The default: everything that is not the id. A column of lists must stand alone.
+fn all_but(
+    file: &str,
+    id: Option<usize>,
+    names: &[String],
+    types: &[&DataType],
+) -> Result<Vec<usize>> {
+    let all: Vec<usize> = (0..types.len()).filter(|column| Some(*column) != id).collect();
+    let list = all.iter().copied().find(|&column| is_list(types[column]));
+    match list.filter(|_| all.len() > 1) {
+        None => Ok(all),
+        Some(list) => {
+            let others: Vec<&String> =
+                all.iter().filter(|&&column| column != list).map(|&at| &names[at]).collect();
+            let there_are = if others.len() == 1 { "is the column" } else { "are the columns" };
+            let problem = format!(
+                "the column holds lists, and there {there_are} {} beside it: choose it, or \
+                 columns of numbers, with --columns",
+                select::quoted(&others)
+            );
+            let place = Place::column(&names[list]);
+            Err(Error::Content { file: file.to_owned(), place, problem })
+        }
     }
 }
 

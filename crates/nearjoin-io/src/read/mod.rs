@@ -32,7 +32,7 @@ pub struct ReadOptions {
     pub format: Option<Format>,
     /// The columns that hold coordinates, in this order: names, or numbers from 0 in a
     /// CSV file without a header and in an NPY file. Default: all but the ids, and all must
-    /// be numbers; or the one column of lists, if there is one.
+    /// be numbers; or a column of lists, if it is the only one.
     pub columns: Option<Vec<String>>,
     /// The column whose values name the points. Default: none, points are row numbers.
     pub id: Option<String>,
@@ -40,8 +40,8 @@ pub struct ReadOptions {
     pub dtype: Option<DType>,
     /// What separates the fields of a CSV file. Default: the one that the first lines show.
     pub delimiter: Option<u8>,
-    /// Whether a CSV file has a header. Default: if a field of the first line that is
-    /// asked for is no number.
+    /// Whether a CSV file has a header. Default: if columns are asked for by name, or if no
+    /// field of the first line that is asked for is a number; some of each are refused.
     pub header: Option<bool>,
 }
 
@@ -77,7 +77,8 @@ pub struct Loaded {
 /// ```
 ///
 /// Numbers are converted exactly or refused; only `f64` rounds to `f32`, where
-/// [`dtype`](ReadOptions::dtype) asks for it, and decimal text rounds to the nearest number.
+/// [`dtype`](ReadOptions::dtype) asks for it, and text with a decimal point or an exponent
+/// rounds to the nearest number.
 ///
 /// # Errors
 /// If the file cannot be read or is damaged, a column is missing or not numeric, or a value
@@ -127,11 +128,13 @@ fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>)
     let format = options.format.or(by_name).unwrap_or(looks);
     // Text has no mark to begin with: only what looks like another format is not it.
     if looks != format && looks != Format::Csv {
+        let advice = match options.format {
+            Some(_) if by_name.is_none_or(|by_name| by_name == looks) => "leave --format out",
+            _ => "give the format with --format",
+        };
         return Err(Error::Format {
             file: input.name.clone(),
-            problem: format!(
-                "this is not {format} but looks like {looks}: give the format with --format"
-            ),
+            problem: format!("this is not {format} but looks like {looks}: {advice}"),
         });
     }
     let read = match format {

@@ -15,11 +15,15 @@ pub(crate) trait Coordinate: Scalar + bytemuck::Pod + fast_float2::FastFloat {
     /// Every integer up to this one is exact.
     const EXACT: u64;
 
+    /// Every integer of so many decimal digits is exact.
+    const EXACT_DIGITS: usize;
+
     fn wrap(points: PointsBuf<Self>) -> PointSet;
 }
 
 impl Coordinate for f32 {
     const EXACT: u64 = 1 << f32::MANTISSA_DIGITS;
+    const EXACT_DIGITS: usize = 7;
 
     fn wrap(points: PointsBuf<f32>) -> PointSet {
         PointSet::F32(points)
@@ -28,6 +32,7 @@ impl Coordinate for f32 {
 
 impl Coordinate for f64 {
     const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
+    const EXACT_DIGITS: usize = 15;
 
     fn wrap(points: PointsBuf<f64>) -> PointSet {
         PointSet::F64(points)
@@ -100,11 +105,7 @@ macro_rules! integer {
             }
 
             fn problem<T: Coordinate>() -> String {
-                let advice = match T::NAME {
-                    "f32" => "read the points as f64",
-                    _ => "store the column as f64 if it may be rounded",
-                };
-                format!("has no exact {}: {advice}", T::NAME)
+                inexact(T::NAME)
             }
 
             #[inline(always)]
@@ -113,6 +114,15 @@ macro_rules! integer {
             }
         }
     )*};
+}
+
+/// What is wrong with an integer that would have to be rounded to `kind`.
+pub(crate) fn inexact(kind: &str) -> String {
+    let advice = match kind {
+        "f32" => "read the points as f64",
+        _ => "store the column as f64 if it may be rounded",
+    };
+    format!("has no exact {kind}: {advice}")
 }
 
 integer! { i8 i16 i32 i64 u8 u16 u32 u64 }

@@ -9,6 +9,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelector,
 };
+use parquet::basic::Compression;
 
 use crate::error::{Error, Result};
 use crate::format::{DType, Format};
@@ -27,6 +28,7 @@ const RANGE: usize = 1 << 20;
 pub(crate) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Loaded> {
     let file = File::open(input)?;
     let choice = Choice::new(&input.name, file.schema(), options)?;
+    file.check_compression(&choice)?;
     let dimension = match choice.dimension() {
         Some(dimension) => dimension,
         None => file.dimension_of_lists(&choice)?,
@@ -73,6 +75,29 @@ impl<'a> File<'a> {
 
     fn schema(&self) -> &Arc<Schema> {
         self.metadata.schema()
+    }
+
+    /// Refuses columns whose codec is not built in.
+    fn check_compression(&self, choice: &Choice) -> Result<()> {
+        let schema = self.metadata.parquet_schema();
+        let groups = self.metadata.metadata().row_groups().iter();
+        for (leaf, column) in groups.flat_map(|group| group.columns().iter().enumerate()) {
+            let codec = match column.compression() {
+                Compression::BROTLI(_) => "brotli",
+                Compression::LZO => "lzo",
+                _ => continue,
+            };
+            if choice.read.contains(&schema.get_column_root_idx(leaf)) {
+                return Err(Error::Format {
+                    file: self.input.name.clone(),
+                    problem: format!(
+                        "it is compressed with {codec}, which is not supported: write it with \
+                         zstd, snappy, gzip or lz4"
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn dimension_of_lists(&self, choice: &Choice) -> Result<usize> {

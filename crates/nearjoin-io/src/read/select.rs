@@ -37,7 +37,6 @@ pub(crate) fn find_all(file: &str, names: &[String], wanted: &[String]) -> Resul
 }
 
 fn missing(file: &str, names: &[String], wanted: &str) -> Error {
-    const SHOWN: usize = 16;
     let mut problem = format!("there is no column {wanted:?}: ");
     let closest = names
         .iter()
@@ -52,12 +51,18 @@ fn missing(file: &str, names: &[String], wanted: &str) -> Error {
         1 => problem += "the only column is ",
         _ => problem += "the columns are ",
     }
-    let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    problem += &shown.join(", ");
+    Error::content(file, problem + &quoted(names))
+}
+
+/// The names one after the other, if they are not too many.
+pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
+    const SHOWN: usize = 16;
+    let shown = names.iter().take(SHOWN).map(|name| format!("{:?}", name.as_ref()));
+    let mut list = shown.collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
-        problem += &format!(" and {} more", names.len() - SHOWN);
+        list += &format!(" and {} more", names.len() - SHOWN);
     }
-    Error::content(file, problem)
+    list
 }
 
 /// Insertions, deletions and changes of letters between two names.

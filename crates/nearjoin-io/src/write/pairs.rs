@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, StringArray, UInt32Array,
+};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::take::take;
 use nearjoin::Scalar;
@@ -14,7 +16,7 @@ use super::columns;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::Target;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Result, one_line};
 use crate::format::OutputFormat;
 
 /// What a table of pairs holds, and what writing it may use.
@@ -263,13 +265,46 @@ pub(super) fn plain(ids: ArrayRef, column: &str, target: &Target) -> Result<Arra
     let ids = match ids.as_any_dictionary_opt() {
         Some(dictionary) => match take(dictionary.values(), dictionary.keys(), None) {
             Ok(ids) => ids,
-            Err(e) => return refuse(format!("its dictionary cannot be read: {e}")),
+            Err(e) => return refuse(format!("its dictionary cannot be read: {}", one_line(e))),
         },
         None => ids,
     };
+    let ids = without_views(ids);
     match ids.data_type().is_nested() {
         true => refuse(format!("ids of type {} cannot be written", ids.data_type())),
         false => Ok(ids),
+    }
+}
+
+/// Texts that lie one after the other: rows taken from views would bring the texts of all
+/// rows along.
+fn without_views(ids: ArrayRef) -> ArrayRef {
+    /// Whether these texts, and any batch taken from them, have 32-bit offsets.
+    fn small(lengths: impl Iterator<Item = u32>) -> bool {
+        const LONGEST: u32 = i32::MAX as u32 >> 20;
+        let (mut sum, mut longest) = (0u64, 0);
+        for length in lengths {
+            sum += u64::from(length);
+            longest = longest.max(length);
+        }
+        sum <= i32::MAX as u64 && longest <= LONGEST
+    }
+    match ids.data_type() {
+        DataType::Utf8View => {
+            let ids = ids.as_string_view();
+            match small(ids.lengths()) {
+                true => Arc::new(ids.iter().collect::<StringArray>()),
+                false => Arc::new(ids.iter().collect::<LargeStringArray>()),
+            }
+        }
+        DataType::BinaryView => {
+            let ids = ids.as_binary_view();
+            match small(ids.lengths()) {
+                true => Arc::new(ids.iter().collect::<BinaryArray>()),
+                false => Arc::new(ids.iter().collect::<LargeBinaryArray>()),
+            }
+        }
+        _ => ids,
     }
 }
 

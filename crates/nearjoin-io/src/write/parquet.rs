@@ -1,11 +1,13 @@
 //! Tables as Parquet files: one row group per batch, its columns encoded side by side.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 use std::io::{self, Write};
 
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriter,
+    ArrowWriterOptions, compute_leaves,
 };
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -29,7 +31,7 @@ pub(super) enum Style {
     Values,
 }
 
-/// Encodes each column of a batch on its own.
+/// Encodes the columns of a batch side by side.
 pub(super) struct ParquetEncoder<R> {
     name: String,
     schema: SchemaRef,
@@ -52,21 +54,34 @@ impl<R: Rows> ParquetEncoder<R> {
         Ok((ParquetEncoder { name, schema, factory, rows: PhantomData }, file))
     }
 
-    fn encode_column(
+    fn encode_columns(
         &self,
         batch: &R,
         number: usize,
-        column: usize,
-    ) -> Result<ArrowColumnChunk, ParquetError> {
-        let array = batch.column(column)?;
+        columns: Range<usize>,
+    ) -> Result<Vec<ArrowColumnChunk>, ParquetError> {
         // No column is nested, so each has one leaf and one writer.
-        let leaves = compute_leaves(self.schema.field(column), &array)?;
-        let mut writer = self.factory.create_column_writers(number)?.swap_remove(column);
-        for leaf in &leaves {
-            writer.write(leaf)?;
-        }
-        writer.close()
+        let mut writers = self.factory.create_column_writers(number)?;
+        let writers = writers.drain(columns.clone());
+        let encode = |(mut writer, column): (ArrowColumnWriter, usize)| {
+            let array = batch.column(column)?;
+            for leaf in &compute_leaves(self.schema.field(column), &array)? {
+                writer.write(leaf)?;
+            }
+            writer.close()
+        };
+        writers.zip(columns).map(encode).collect()
     }
+}
+
+/// In how many pieces a batch of so many columns is encoded.
+///
+/// The writers of all columns are made for each piece. A piece for every column of a wide
+/// table would take longer to begin than to encode, so few writers are made in all.
+pub(super) fn pieces(columns: usize) -> usize {
+    const WRITERS: usize = 1 << 10;
+    let columns = columns.max(1);
+    (WRITERS / columns).clamp(1, columns)
 }
 
 /// Rows in a page. Small enough to skip by, large enough for the compressor.
@@ -102,21 +117,23 @@ fn properties(schema: &SchemaRef, styles: &[Style]) -> WriterProperties {
 
 impl<R: Rows> Encoder for ParquetEncoder<R> {
     type Batch = R;
-    type Part = ArrowColumnChunk;
+    type Part = Vec<ArrowColumnChunk>;
     type File = SerializedFileWriter<Inside>;
 
     fn pieces(&self) -> usize {
-        self.schema.fields().len()
+        pieces(self.schema.fields().len())
     }
 
-    fn encode(&self, batch: &R, number: usize, piece: usize) -> Result<ArrowColumnChunk> {
-        self.encode_column(batch, number, piece).map_err(|e| error(&self.name, e))
+    fn encode(&self, batch: &R, number: usize, piece: usize) -> Result<Vec<ArrowColumnChunk>> {
+        let (columns, pieces) = (self.schema.fields().len(), self.pieces());
+        let columns = piece * columns / pieces..(piece + 1) * columns / pieces;
+        self.encode_columns(batch, number, columns).map_err(|e| error(&self.name, e))
     }
 
-    fn append(&self, file: &mut Self::File, parts: Vec<ArrowColumnChunk>) -> Result<()> {
+    fn append(&self, file: &mut Self::File, parts: Vec<Vec<ArrowColumnChunk>>) -> Result<()> {
         let append = |file: &mut Self::File| {
             let mut group = file.next_row_group()?;
-            for chunk in parts {
+            for chunk in parts.into_iter().flatten() {
                 chunk.append_to_row_group(&mut group)?;
             }
             group.close()

@@ -83,10 +83,11 @@ impl Sizes {
         // One more batch than are in flight is being filled.
         let most = memory / row_bytes.max(1) / (FEWEST + 1);
         let rows = format.batch_rows().min(most).max(1 << 10);
-        // Text is encoded a batch at a time, the others a column at a time.
+        // Text is encoded a batch at a time, the others by columns.
         let busy = match format {
             TableFormat::Csv => threads,
-            _ => threads.div_ceil(columns),
+            TableFormat::Arrow => threads.div_ceil(columns),
+            TableFormat::Parquet => threads.div_ceil(super::parquet::pieces(columns)),
         };
         let fit = (memory / row_bytes.max(1) / rows).saturating_sub(1);
         Sizes { threads, rows, batches: fit.clamp(1, busy + FEWEST) }

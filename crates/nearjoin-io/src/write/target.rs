@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -163,9 +163,10 @@ impl Write for Target {
 
 impl Place {
     fn open(path: &Path) -> io::Result<Self> {
-        // A link stays a link: what it points to is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        match fs::metadata(&path) {
+        // A link stays a link: what it points to is replaced, or made.
+        let path = behind_links(path)?;
+        let there = fs::metadata(&path);
+        match there {
             Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(there) if there.permissions().readonly() => {
                 Err(io::ErrorKind::PermissionDenied.into())
@@ -174,9 +175,30 @@ impl Place {
             Ok(there) if !there.is_file() => {
                 OpenOptions::new().write(true).open(&path).map(Place::Direct)
             }
-            _ => Unfinished::create(path).map(Place::Beside),
+            there => {
+                let unfinished = Unfinished::create(path, there.ok().map(|it| it.permissions()))?;
+                Ok(Place::Beside(unfinished))
+            }
         }
     }
+}
+
+/// The file that a path names, there or not.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    // As many as systems follow.
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        if let Ok(path) = fs::canonicalize(&path) {
+            return Ok(path);
+        }
+        match fs::read_link(&path) {
+            Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    // A link that leads back to itself; the system says so.
+    fs::canonicalize(path)
 }
 
 /// A temporary file, removed when it is dropped.
@@ -187,7 +209,8 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn create(path: PathBuf) -> io::Result<Self> {
+    /// With the permissions of the file that it will replace.
+    fn create(path: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
         let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
         };
@@ -197,17 +220,29 @@ impl Unfinished {
         loop {
             let number = registry.next;
             registry.next += 1;
-            let partial = format!(".{name}.{}-{number}.partial", process::id());
-            let partial = path.with_file_name(partial);
+            let partial = path.with_file_name(partial_name(&name, number));
             match OpenOptions::new().write(true).create_new(true).open(&partial) {
                 Ok(file) => {
                     registry.files.insert(number, partial);
-                    return Ok(Unfinished { file, path, number });
+                    drop(registry);
+                    let unfinished = Unfinished { file, path, number };
+                    if let Some(permissions) = permissions {
+                        unfinished.set_permissions(permissions)?;
+                    }
+                    return Ok(unfinished);
                 }
                 // Left by a process of the same number that was killed.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(no_folder(&path).unwrap_or(e)),
             }
+        }
+    }
+
+    fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        // Some file systems have one mode for all files, and refuse to set even that.
+        match self.file.metadata()?.permissions() == permissions {
+            true => Ok(()),
+            false => self.file.set_permissions(permissions),
         }
     }
 
@@ -221,6 +256,29 @@ impl Unfinished {
             registry.files.remove(&self.number);
         }
         Ok(())
+    }
+}
+
+/// A name beside `name`, of a length that file systems take.
+fn partial_name(name: &str, number: u64) -> String {
+    const LONGEST: usize = 255;
+    let end = format!(".{}-{number}.partial", process::id());
+    let mut length = name.len().min(LONGEST - 1 - end.len());
+    while !name.is_char_boundary(length) {
+        length -= 1;
+    }
+    format!(".{}{end}", &name[..length])
+}
+
+/// The error for a file whose folder is missing.
+fn no_folder(path: &Path) -> Option<io::Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    match fs::metadata(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let problem = format!("there is no folder {}", folder.display());
+            Some(io::Error::new(io::ErrorKind::NotFound, problem))
+        }
+        _ => None,
     }
 }
 
@@ -271,5 +329,19 @@ pub fn remove_unfinished() {
     registry.removed = true;
     for partial in core::mem::take(&mut registry.files).into_values() {
         let _ = fs::remove_file(partial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_names_are_never_too_long() {
+        assert_eq!(partial_name("a.csv", 7), format!(".a.csv.{}-7.partial", process::id()));
+        for name in ["a".repeat(255), "ü".repeat(127), format!("a{}", "ü".repeat(127))] {
+            let partial = partial_name(&name, u64::MAX);
+            assert!(partial.len() <= 255 && partial.len() >= 253, "{partial}");
+        }
     }
 }

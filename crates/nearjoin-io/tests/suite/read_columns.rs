@@ -206,19 +206,85 @@ fn lists_of_one_length() {
     for (lists, dtype) in [(fixed, DType::F32), (listed, DType::F64)] {
         let rows = batch(&[("label", label.clone()), ("v", lists)]);
         for (file, bytes) in every_columnar(&rows) {
-            // The only column of lists is the one, whatever else is there.
-            for options in [ReadOptions::default(), columns(&["v"])] {
+            for options in [with_id("label"), columns(&["v"])] {
                 let loaded = load_with(bytes.clone(), &options);
                 assert_eq!(coordinates(&loaded), expected, "{file}");
                 assert_eq!(loaded.points.dtype(), dtype);
                 assert_eq!(loaded.columns, ["v[0]", "v[1]", "v[2]"]);
             }
             assert_eq!(
+                refuse(bytes.clone()),
+                "f: column \"v\": the column holds lists, and there is the column \"label\" beside \
+                 it: choose it, or columns of numbers, with --columns"
+            );
+            assert_eq!(
                 refuse_with(bytes, &columns(&["v", "label"])),
                 "f: column \"v\": a column of lists must be the only one: choose it, or columns \
                  of numbers, with --columns"
             );
         }
+    }
+}
+
+#[test]
+fn lists_beside_other_columns_are_not_chosen_silently() {
+    let list = || -> ArrayRef {
+        let mut lists = ListBuilder::new(Float64Builder::new());
+        lists.append_value([Some(1.0), Some(2.0)]);
+        Arc::new(lists.finish())
+    };
+    let alone = batch(&[("v", list())]);
+    let table = batch(&[("x", floats(&[3.0])), ("v", list()), ("w", list())]);
+    for (file, bytes) in every_columnar(&alone) {
+        assert_eq!(coordinates(&load(bytes)), [1.0, 2.0], "{file}");
+    }
+    for (file, bytes) in every_columnar(&table) {
+        assert_eq!(
+            refuse(bytes.clone()),
+            "f: column \"v\": the column holds lists, and there are the columns \"x\", \"w\" beside \
+             it: choose it, or columns of numbers, with --columns",
+            "{file}"
+        );
+        assert_eq!(coordinates(&load_with(bytes.clone(), &columns(&["x"]))), [3.0]);
+        assert_eq!(coordinates(&load_with(bytes, &columns(&["w"]))), [1.0, 2.0]);
+    }
+}
+
+/// One batch of several blocks, each of them wrong: the first is told, however threads run.
+#[test]
+fn the_first_of_several_misfits_is_named() {
+    let mut numbers: Vec<i64> = (0..200_000).collect();
+    for row in (20_000..200_000).step_by(7_000) {
+        numbers[row] = (1 << 53) + 1;
+    }
+    let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
+    let bytes = arrow_file(&[batch(&[("n", numbers)])], None);
+    for _ in 0..20 {
+        let error = refuse(bytes.clone());
+        assert!(error.starts_with("f: row 20000, column \"n\": "), "{error}");
+    }
+}
+
+/// The columns of a batch lie in one piece of memory, which the ids must not keep.
+#[test]
+fn ids_do_not_keep_the_other_columns() {
+    let rows = 10_000;
+    let x = floats(&vec![1.0; rows]);
+    let text = |row: usize| format!("a name that does not fit a view, {row}");
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(text)));
+    let views: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..rows).map(text)));
+    let coordinates: Vec<String> = (0..30).map(|at| format!("x{at}")).collect();
+    let coordinates: Vec<&str> = coordinates.iter().map(|name| &name[..]).collect();
+    for (ids, most) in [(numbers, 16), (names, 100), (views, 130)] {
+        let mut table = vec![("id", ids.clone())];
+        table.extend(coordinates.iter().map(|name| (*name, x.clone())));
+        let bytes = arrow_file(&[batch(&table)], None);
+        let options = ReadOptions { id: Some("id".into()), ..columns(&coordinates) };
+        let loaded = load_with(bytes, &options).ids.unwrap();
+        assert_eq!(&loaded, &ids);
+        let kept = loaded.get_buffer_memory_size();
+        assert!(kept <= rows * most, "{kept} bytes for {}", ids.data_type());
     }
 }
 

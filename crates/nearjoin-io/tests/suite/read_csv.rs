@@ -120,6 +120,11 @@ fn what_is_refused() {
             "x,y\n1.5,2\n-1e999,1\n",
             "f: row 1 (line 3), column \"x\": -1e999 is beyond the range of f64",
         ),
+        (
+            "x,y\n1.5,2\n3,9007199254740993\n",
+            "f: row 1 (line 3), column \"y\": 9007199254740993 has no exact f64: store the column \
+             as f64 if it may be rounded",
+        ),
         ("x,y\n1.5,2\n3\n", "f: row 1 (line 3): the row has 1 field, the first line has 2"),
         ("x,y\n1.5,2\n3,4,5\n1,1", "f: row 1 (line 3): the row has 3 fields, the first line has 2"),
         ("x,y\n1.5,2\n3,4,\n", "f: row 1 (line 3): the row has 3 fields, the first line has 2"),
@@ -147,7 +152,22 @@ fn what_is_refused() {
     );
     assert_eq!(
         refuse_with("1,2\n", &columns(&["x"])),
-        "f: there is no column \"x\": the columns are \"0\", \"1\" (no header was found in line 1)"
+        "f: there is no column \"x\": the columns are \"1\", \"2\" (line 1 is the header, since \
+         columns are asked for by name)"
+    );
+    assert_eq!(
+        refuse_with("1,2\n", &columns(&["2"])),
+        "f: there is no column \"2\": the columns are \"0\", \"1\" (no header was found in line 1)"
+    );
+    assert_eq!(
+        refuse("1.0,NA\n1,2\n"),
+        "f: line 1, column \"1\": \"NA\" is text beside numbers: say whether the first line is a \
+         header with --header yes or no"
+    );
+    assert_eq!(refuse("1,\n1,2\n"), "f: row 0 (line 1), column \"1\": the field is empty");
+    assert_eq!(
+        refuse_with("name,1,2\n", &with_id("nmae")),
+        "f: there is no column \"nmae\": the columns are \"name\", \"1\", \"2\""
     );
     assert_eq!(refuse_with("x\n1\n", &with_id("x")), "f: there is no column of coordinates");
     assert_eq!(refuse("\n\r\n"), "f: the file has no lines");
@@ -168,6 +188,10 @@ fn what_is_refused() {
     assert_eq!(
         refuse_with("1e38\n1e39\n", &f32s),
         "f: row 1 (line 2), column \"0\": 1e39 is beyond the range of f32"
+    );
+    assert_eq!(
+        refuse_with("16777216\n16777217\n", &f32s),
+        "f: row 1 (line 2), column \"0\": 16777217 has no exact f32: read the points as f64"
     );
     let long = format!("x\n{}\n", "ü".repeat(60));
     assert_eq!(
@@ -219,7 +243,7 @@ fn numbers_print_and_parse() {
     assert_eq!(coordinates(&load(plain)), numbers);
     let f32s = ReadOptions { dtype: Some(DType::F32), ..ReadOptions::default() };
     let small: Vec<f32> = numbers.iter().map(|&n| n as f32).filter(|n| n.is_finite()).collect();
-    let text: String = small.iter().map(|number| format!("{number}\n")).collect();
+    let text: String = small.iter().map(|number| format!("{number:?}\n")).collect();
     let expected: Vec<f64> = small.iter().map(|&n| f64::from(n)).collect();
     assert_eq!(coordinates(&load_with(text, &f32s)), expected);
 }

@@ -98,7 +98,10 @@ fn bytes_changed_anywhere() {
                 }
                 let changed = bytes::Bytes::from(changed);
                 for options in options(format) {
-                    let _ = read_bytes("f", changed.clone(), &options);
+                    if let Err(error) = read_bytes("f", changed.clone(), &options) {
+                        let error = error.to_string();
+                        assert!(!error.contains('\n'), "{error}");
+                    }
                 }
             }
         }
@@ -128,4 +131,26 @@ fn a_header_without_end_is_refused() {
     let file = include_bytes!("../damaged/endless_page_header.parquet");
     let error = refuse_with(&file[..], &columns(&["x", "y"]));
     assert!(error.starts_with("f is not a complete Parquet file: "), "{error}");
+}
+
+/// The codec as a file of another program has it: no crate here can write one.
+#[test]
+fn a_codec_that_is_not_there_is_named() {
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let table = batch(&[("x", floats(&[1.0, 2.0])), ("y", floats(&[3.0, 4.0]))]);
+    let mut file = parquet(&table, properties).to_vec();
+    // In the footer: a list of one text, the column's path, and then the codec.
+    let path_and_codec = [0x19, 0x18, 1, b'x', 0x15, 2];
+    let at = file.windows(6).position(|window| window == path_and_codec).unwrap();
+    for (codec, name) in [(8, "brotli"), (6, "lzo")] {
+        file[at + 5] = codec;
+        assert_eq!(
+            refuse(file.clone()),
+            format!(
+                "f: it is compressed with {name}, which is not supported: write it with zstd, \
+                 snappy, gzip or lz4"
+            )
+        );
+        assert_eq!(coordinates(&load_with(file.clone(), &columns(&["y"]))), [3.0, 4.0]);
+    }
 }

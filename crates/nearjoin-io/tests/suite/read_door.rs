@@ -65,6 +65,16 @@ fn formats_by_name_and_by_content() {
                      --format"
                 )
             );
+            let csv = ReadOptions { format: Some(Format::Csv), ..ReadOptions::default() };
+            let source_of_that_name = folder.file(name, &bytes);
+            let error = read(&source_of_that_name, &csv, &Progress::default()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{source_of_that_name}: this is not CSV but looks like {format}: leave \
+                     --format out"
+                )
+            );
             let right = ReadOptions { format: Some(format), ..ReadOptions::default() };
             assert!(read(&source, &right, &Progress::default()).is_ok());
         }

@@ -255,3 +255,21 @@ fn two_columns_of_one_name_are_refused() {
     assert!(error.to_string().contains("both be called \"x\""), "{error}");
     assert!(folder.files().is_empty());
 }
+
+/// More columns than are encoded side by side, and a number that pieces do not divide.
+#[test]
+fn a_thousand_columns() {
+    let folder = Folder::new();
+    for (rows, dimension) in [(100, 1000), (100, 300), (3000, 33)] {
+        let data: Vec<f64> = (0..rows * dimension).map(|at| at as f64 * 0.5).collect();
+        let points = Points::new(&data, dimension).unwrap();
+        let names: Vec<String> = (0..dimension).map(|at| format!("c{at}")).collect();
+        let path = folder.file("points.parquet");
+        let target = Target::create(&path).unwrap();
+        write_points(target, Format::Parquet, &names, &points).unwrap();
+        let source = nearjoin_io::Source::from(path.as_path());
+        let loaded = nearjoin_io::read(&source, &Default::default(), &Default::default()).unwrap();
+        assert_eq!(loaded.columns, names);
+        assert_eq!(crate::read_make::coordinates(&loaded), data);
+    }
+}

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array, ListArray, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, DictionaryArray, Int64Array, ListArray, StringArray,
+    StringViewArray,
+};
 use arrow_schema::DataType;
 use nearjoin::Scalar;
 use nearjoin::sink::Block;
 use nearjoin_io::OutputFormat;
-use nearjoin_io::write::{PairColumns, PairWriter, Target, Written};
+use nearjoin_io::write::{PairColumns, PairWriter, Target, Written, write_degrees};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::write_check::{Folder, TABLES, read_batches, read_table};
@@ -268,6 +271,60 @@ fn a_dictionary_of_names_is_written_as_names() {
         let (_, columns) = read_table(&path, format);
         assert_eq!(columns, [["b", "b", "a"], ["a", "c", "a"]]);
     }
+}
+
+/// Rows that are taken from views share the texts of all rows; the file must not.
+#[test]
+fn views_are_written_as_texts() {
+    let folder = Folder::new();
+    let text = |row: u32| format!("a name that is too long for a view alone, number {row}");
+    let views = StringViewArray::from_iter_values((0..POINTS).map(text));
+    let bytes = BinaryViewArray::from_iter_values((0..POINTS).map(text));
+    let few: Vec<u32> = (0..20 * 1024).map(|at| at % 3).collect();
+    for (ids, data_type) in [
+        (Arc::new(views) as ArrayRef, DataType::Utf8),
+        (Arc::new(bytes) as ArrayRef, DataType::Binary),
+    ] {
+        for format in [OutputFormat::Parquet, OutputFormat::Arrow] {
+            let path = folder.file("pairs");
+            let (left, right) = (Some(ids.clone()), Some(ids.clone()));
+            let columns = PairColumns { left, right, memory: 0, ..PairColumns::default() };
+            let target = Target::create(&path).unwrap();
+            let mut writer = PairWriter::<f32>::new(target, format, columns).unwrap();
+            writer.rows(1, &[0, few.len() as u64], &few, None).unwrap();
+            let written = writer.finish().unwrap();
+            let values = 2 * few.len() as u64 * 60;
+            assert!(written.bytes < values, "{} bytes in {format:?}", written.bytes);
+            let (schema, batches) = read_batches(&path, format);
+            assert_eq!(schema.field(1).data_type(), &data_type);
+            assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), few.len());
+            if data_type == DataType::Utf8 {
+                assert_eq!(batches[0].column(1).as_string::<i32>().value(4), text(1));
+                let degrees = Target::create(folder.file("degrees")).unwrap();
+                let degrees = write_degrees(degrees, format, Some(ids.clone()), &[7; 5000]);
+                assert!(degrees.unwrap().bytes < 5000 * 80);
+            }
+        }
+    }
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("c")]));
+    for format in TABLES {
+        let path = folder.file("pairs");
+        let columns = PairColumns { left: Some(views.clone()), ..PairColumns::default() };
+        let target = Target::create(&path).unwrap();
+        let mut writer = PairWriter::<f32>::new(target, format, columns).unwrap();
+        writer.rows(1, &[0, 1, 2], &[0, 0], None).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(read_table(&path, format).1[0], ["", "c"]);
+    }
+    let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(5000)]));
+    let path = folder.file("pairs");
+    let columns = PairColumns { left: Some(long), ..PairColumns::default() };
+    let target = Target::create(&path).unwrap();
+    let mut writer = PairWriter::<f32>::new(target, OutputFormat::Arrow, columns).unwrap();
+    writer.rows(0, &[0, 1], &[0], None).unwrap();
+    writer.finish().unwrap();
+    let (schema, _) = read_batches(&path, OutputFormat::Arrow);
+    assert_eq!(schema.field(0).data_type(), &DataType::LargeUtf8);
 }
 
 #[test]

@@ -66,8 +66,19 @@ fn places_where_no_file_can_be_are_refused_at_once() {
     let missing = folder.file("no/such/folder/out.csv");
     let error = Target::create(&missing).unwrap_err();
     assert_eq!(kind(&error), Some(io::ErrorKind::NotFound));
-    let name = missing.display().to_string();
-    assert!(error.to_string().starts_with(&format!("{name} could not be written: ")), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} could not be written: there is no folder {}",
+            missing.display(),
+            missing.parent().unwrap().display()
+        )
+    );
+    let error = Target::create("no-such-folder/out.csv").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no-such-folder/out.csv could not be written: there is no folder no-such-folder"
+    );
 
     let error = Target::create(folder.path()).unwrap_err();
     assert_eq!(kind(&error), Some(io::ErrorKind::IsADirectory));
@@ -97,6 +108,58 @@ fn links_and_permissions_are_as_for_any_new_file() {
     fs::write(folder.file("other"), "").unwrap();
     let mode = |name| fs::metadata(folder.file(name)).unwrap().permissions().mode();
     assert_eq!(mode("real"), mode("other"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_what_is_not_there_yet_is_kept() {
+    let folder = Folder::new();
+    let link = |to: &str, name| std::os::unix::fs::symlink(to, folder.file(name)).unwrap();
+    fs::create_dir(folder.file("inner")).unwrap();
+    link("inner/second", "first");
+    link("../real", "inner/second");
+    let mut target = Target::create(folder.file("first")).unwrap();
+    target.write_all(b"new").unwrap();
+    target.commit().unwrap();
+    assert_eq!(folder.files(), ["first", "inner", "real"]);
+    assert!(fs::symlink_metadata(folder.file("first")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(folder.file("inner/second")).unwrap().is_symlink());
+    assert_eq!(fs::read(folder.file("first")).unwrap(), b"new");
+
+    link("absent/real", "astray");
+    let error = Target::create(folder.file("astray")).unwrap_err().to_string();
+    assert!(error.contains("there is no folder ") && error.ends_with("/absent"), "{error}");
+    link("circle", "circle");
+    assert!(Target::create(folder.file("circle")).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    for mode in [0o600, 0o664, 0o755] {
+        let path = folder.file("out");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let mut target = Target::create(&path).unwrap();
+        let partial = folder.file(&folder.files()[0]);
+        assert_eq!(fs::metadata(partial).unwrap().permissions().mode() & 0o777, mode);
+        target.write_all(b"new").unwrap();
+        target.commit().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+}
+
+#[test]
+fn a_name_may_be_as_long_as_names_can_be() {
+    let folder = Folder::new();
+    let name = "n".repeat(251) + ".csv";
+    let mut target = Target::create(folder.file(&name)).unwrap();
+    target.write_all(b"new").unwrap();
+    target.commit().unwrap();
+    assert_eq!(folder.files(), [name]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Place, Result};
 use crate::read::ReadOptions;
-use crate::read::csv::field::is_number;
+use crate::read::csv::field::{is_number, shorten};
 use crate::read::csv::not_text;
 use crate::read::csv::record::{Record, Scan, blank_line};
 use crate::read::source::Input;
@@ -92,7 +92,17 @@ impl Beginning {
                 "its lines end in a carriage return alone: save it with line feeds",
             ));
         }
-        let header = options.header.unwrap_or_else(|| looks_like_header(&record, options));
+        let header = match options.header {
+            Some(header) => header,
+            None => looks_like_header(&record, options).map_err(|field| Error::Value {
+                file: input.name.clone(),
+                place: Place::column(field.to_string()).on_line(line).into(),
+                value: shorten(&String::from_utf8_lossy(record.get(field).trim_ascii())),
+                problem: "is text beside numbers: say whether the first line is a header with \
+                          --header yes or no"
+                    .to_owned(),
+            })?,
+        };
         let names = match header {
             true => record
                 .iter()
@@ -149,25 +159,25 @@ fn count_delimiters(line: &[u8], delimiter: u8) -> usize {
     count
 }
 
-/// A line is a header if it holds a name that is asked for, or if a field that would be a
-/// coordinate is text. An empty field is no name: it may be a missing value.
-fn looks_like_header(first: &Record, options: &ReadOptions) -> bool {
-    let position = |name: &String| name.parse::<usize>().ok().filter(|&at| at < first.len());
-    let wanted = options.columns.iter().flatten().chain(&options.id);
-    for name in wanted.filter(|name| position(name).is_none()) {
-        if first.iter().any(|field| field.trim_ascii() == name.as_bytes() && !is_number(field)) {
-            return true;
-        }
+/// A line is a header if columns are asked for by name, or if the fields that would be
+/// coordinates are text. An empty field is no name: it may be a missing value.
+///
+/// The error is a field of text among numbers: a name in a header, or a value such as `NA`.
+fn looks_like_header(first: &Record, options: &ReadOptions) -> core::result::Result<bool, usize> {
+    let number = |name: &String| name.parse::<usize>().ok();
+    if options.columns.iter().flatten().chain(&options.id).any(|name| number(name).is_none()) {
+        return Ok(true);
     }
-    let is_name = |field: &[u8]| !field.trim_ascii().is_empty() && !is_number(field);
-    match &options.columns {
-        Some(columns) => {
-            columns.iter().filter_map(position).any(|column| is_name(first.get(column)))
-        }
-        None => {
-            let id = options.id.as_ref().and_then(position);
-            (0..first.len()).any(|column| Some(column) != id && is_name(first.get(column)))
-        }
+    let id = options.id.as_ref().and_then(number);
+    let coordinates: Vec<usize> = match &options.columns {
+        Some(columns) => columns.iter().filter_map(number).filter(|&at| at < first.len()).collect(),
+        None => (0..first.len()).filter(|&at| Some(at) != id).collect(),
+    };
+    let is_text = |&at: &usize| !first.get(at).trim_ascii().is_empty() && !is_number(first.get(at));
+    match coordinates.iter().copied().find(|at| is_text(at)) {
+        None => Ok(false),
+        Some(text) if coordinates.iter().any(|&at| is_number(first.get(at))) => Err(text),
+        Some(_) => Ok(true),
     }
 }
 
@@ -176,10 +186,14 @@ mod tests {
     use super::*;
     use crate::read::source::{Data, Progress};
 
-    fn beginning(text: &str, options: &ReadOptions) -> Beginning {
+    fn try_beginning(text: &str, options: &ReadOptions) -> Result<Beginning> {
         let progress = Progress::default();
         let data = Data::Bytes(text.to_owned().into());
-        Beginning::read(&Input { name: "t".into(), data, progress: &progress }, options).unwrap()
+        Beginning::read(&Input { name: "t".into(), data, progress: &progress }, options)
+    }
+
+    fn beginning(text: &str, options: &ReadOptions) -> Beginning {
+        try_beginning(text, options).unwrap()
     }
 
     #[test]
@@ -200,23 +214,50 @@ mod tests {
         }
     }
 
+    fn asked(columns: Option<&[&str]>, id: Option<&str>) -> ReadOptions {
+        let columns = columns.map(|names| names.iter().map(|name| name.to_string()).collect());
+        ReadOptions { columns, id: id.map(str::to_owned), ..ReadOptions::default() }
+    }
+
     #[test]
     fn the_header_is_seen() {
         let header = |text: &str, columns: Option<&[&str]>, id: Option<&str>| {
-            let columns = columns.map(|names| names.iter().map(|name| name.to_string()).collect());
-            let id = id.map(str::to_owned);
-            beginning(text, &ReadOptions { columns, id, ..ReadOptions::default() }).header
+            beginning(text, &asked(columns, id)).header
         };
         assert!(header("x,y\n1,2\n", None, None));
+        assert!(header("x,,y\n1,2,3\n", None, None));
         assert!(!header("1,2\n1,2\n", None, None));
         assert!(!header("nan,2\n1,2\n", None, None));
         assert!(!header(" 1 ,\n1,2\n", None, None));
-        assert!(header("name,1,2\n", None, None));
         assert!(!header("star,1,2\n", None, Some("0")));
         assert!(header("name,1,2\n", None, Some("name")));
+        assert!(header("name,1,2\n", None, Some("nmae")));
         assert!(!header("star,1,2\n", Some(&["1", "2"]), None));
-        assert!(header("star,x,2\n", Some(&["1", "2"]), None));
+        assert!(!header("star,1,2\n", Some(&["1", "7"]), None));
         assert!(header("star,x,2\n", Some(&["x"]), None));
+        assert!(header("1,2\n", Some(&["x"]), None));
+    }
+
+    #[test]
+    fn text_beside_numbers_is_not_guessed_at() {
+        let refused = |text: &str, columns: Option<&[&str]>| {
+            try_beginning(text, &asked(columns, None)).unwrap_err().to_string()
+        };
+        let say = "is text beside numbers: say whether the first line is a header with --header \
+                   yes or no";
+        for (text, columns, place) in [
+            ("1.0,NA\n1,2\n", None, "line 1, column \"1\": \"NA\""),
+            ("\n NULL ,0\n1,2\n", None, "line 2, column \"0\": \"NULL\""),
+            ("1,5;0\n2;3\n", None, "line 1, column \"0\": \"1,5\""),
+            ("name,1,2\n", None, "line 1, column \"0\": \"name\""),
+            ("name,,2\n", None, "line 1, column \"0\": \"name\""),
+            ("star,x,2\n", Some(&["1", "2"][..]), "line 1, column \"1\": \"x\""),
+        ] {
+            assert_eq!(refused(text, columns), format!("t: {place} {say}"), "{text:?}");
+            let header = |header| ReadOptions { header: Some(header), ..asked(columns, None) };
+            assert!(beginning(text, &header(true)).header);
+            assert!(!beginning(text, &header(false)).header);
+        }
     }
 
     #[test]

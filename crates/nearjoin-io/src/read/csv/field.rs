@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Place, Result};
 use crate::read::csv::beginning::Beginning;
-use crate::read::number::Coordinate;
+use crate::read::number::{Coordinate, inexact};
 use crate::read::points::NOT_FINITE;
 use crate::read::source::Input;
 use crate::read::{ReadOptions, select};
@@ -30,12 +30,15 @@ impl Fields {
         beginning: &Beginning,
     ) -> Result<Self> {
         let (file, names) = (&input.name, &beginning.names);
+        let guess = match beginning.header {
+            _ if options.header.is_some() => "",
+            false => " (no header was found in line 1)",
+            true if names.iter().any(|name| !is_number(name.as_bytes())) => "",
+            true => " (line 1 is the header, since columns are asked for by name)",
+        };
         let hint = |error| match error {
-            Error::Content { file, place, problem }
-                if !beginning.header && options.header.is_none() =>
-            {
-                let problem = format!("{problem} (no header was found in line 1)");
-                Error::Content { file, place, problem }
+            Error::Content { file, place, problem } => {
+                Error::Content { file, place, problem: problem + guess }
             }
             error => error,
         };
@@ -94,6 +97,7 @@ impl Fields {
             Wrong::TooLarge(kind) => {
                 value(text.into_owned(), &format!("is beyond the range of {kind}"))
             }
+            Wrong::Inexact(kind) => value(text.into_owned(), &inexact(kind)),
         }
     }
 
@@ -137,6 +141,7 @@ pub(super) enum Wrong {
     NotANumber,
     NotFinite,
     TooLarge(&'static str),
+    Inexact(&'static str),
 }
 
 /// A coordinate, with blanks around it.
@@ -146,10 +151,35 @@ pub(super) fn parse<T: Coordinate>(field: &[u8]) -> core::result::Result<T, Wron
         return Err(Wrong::Empty);
     }
     match fast_float2::parse::<T, _>(field) {
-        Ok(number) if number.is_finite() => Ok(number),
+        Ok(number) if number.is_finite() => match is_rounded(field, number) {
+            true => Err(Wrong::Inexact(T::NAME)),
+            false => Ok(number),
+        },
         Ok(_) if field.iter().any(u8::is_ascii_digit) => Err(Wrong::TooLarge(T::NAME)),
         Ok(_) => Err(Wrong::NotFinite),
         Err(_) => Err(Wrong::NotANumber),
+    }
+}
+
+/// Whether the text is a whole number without point or exponent, and `number` another one.
+/// What has a point is a measurement, and may be rounded.
+#[inline]
+pub(super) fn is_rounded<T: Coordinate>(text: &[u8], number: T) -> bool {
+    text.len() > T::EXACT_DIGITS && is_other_integer(text, number.to_f64().abs())
+}
+
+fn is_other_integer(text: &[u8], magnitude: f64) -> bool {
+    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    let digits = core::str::from_utf8(&digits[zeros..]).unwrap_or_default();
+    match digits.len() {
+        0 => false,
+        // Fewer digits than the largest u128 has.
+        1..=38 => digits.parse() != Ok(magnitude as u128),
+        _ => digits != format!("{magnitude:.0}"),
     }
 }
 
@@ -158,7 +188,7 @@ pub(super) fn is_number(field: &[u8]) -> bool {
 }
 
 /// A field in quotes, cut where it is long.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -182,7 +212,13 @@ mod tests {
             ("-0", -0.0),
             ("4.9e-324", 5e-324),
             ("1.7976931348623157e308", f64::MAX),
-            ("9007199254740993", 9007199254740992.0),
+            ("9007199254740992", 9007199254740992.0),
+            ("-9007199254740994", -9007199254740994.0),
+            ("00000000000000000000000000000000000000000000000000001", 1.0),
+            ("0000000000000000000000", 0.0),
+            ("9007199254740993.0", 9007199254740992.0),
+            ("9007199254740993e0", 9007199254740992.0),
+            ("340282366920938463463374607431768211456", 340282366920938463463374607431768211456.0),
         ] {
             assert_eq!(parse::<f64>(text.as_bytes()).map(f64::to_bits), Ok(f64::to_bits(number)));
         }
@@ -199,9 +235,17 @@ mod tests {
             ("-inf", Wrong::NotFinite),
             ("Infinity", Wrong::NotFinite),
             ("1e999", Wrong::TooLarge("f64")),
+            ("9007199254740993", Wrong::Inexact("f64")),
+            (" +9007199254740993 ", Wrong::Inexact("f64")),
+            ("-9223372036854775807", Wrong::Inexact("f64")),
+            ("340282366920938463463374607431768211455", Wrong::Inexact("f64")),
+            ("1000000000000000000000000000000000000000000", Wrong::Inexact("f64")),
         ] {
             assert_eq!(parse::<f64>(text.as_bytes()), Err(wrong), "{text:?}");
         }
         assert_eq!(parse::<f32>(b"1e39"), Err(Wrong::TooLarge("f32")));
+        assert_eq!(parse::<f32>(b"16777216"), Ok(16777216.0));
+        assert_eq!(parse::<f32>(b"16777217"), Err(Wrong::Inexact("f32")));
+        assert_eq!(parse::<f32>(b"-16777218"), Ok(-16777218.0));
     }
 }

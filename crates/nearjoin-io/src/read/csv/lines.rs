@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::read::csv::beginning::Beginning;
-use crate::read::csv::field::{Fields, Position, parse};
+use crate::read::csv::field::{Fields, Position, is_rounded, parse};
 use crate::read::csv::ids::Ids;
 use crate::read::in_order;
 use crate::read::number::Coordinate;
@@ -219,6 +219,9 @@ impl<'a> Line<'a> {
         }
         // A carriage return ends the field only where it ends the line.
         if next == b'\r' && !matches!(self.text.get(self.at + length + 1), None | Some(b'\n')) {
+            return None;
+        }
+        if is_rounded(&self.text[self.at..self.at + length], number) {
             return None;
         }
         self.at += length;
