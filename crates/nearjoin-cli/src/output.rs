@@ -35,6 +35,14 @@ pub(crate) struct Job<'a, T> {
     pub(crate) board: &'a Board,
 }
 
+/// Where the answer goes, opened.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Count,
+    Degrees { target: Target, format: OutputFormat },
+    Pairs { target: Target, format: OutputFormat, to_stdout: bool },
+}
+
 /// What happened.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
@@ -74,26 +82,17 @@ impl<T: Held> Job<'_, T> {
     }
 
     /// Runs the plan and delivers the answer.
-    pub(crate) fn deliver(
-        &self,
-        plan: &Plan<'_, T>,
-        output: &Output,
-        target: Option<Target>,
-    ) -> Result<Outcome> {
-        match (output, target) {
-            (Output::Count, _) | (_, None) => self.count(plan),
-            (Output::Degrees(place), Some(target)) => self.degrees(plan, place, target),
-            (Output::Pairs(place), Some(target)) => {
-                let format = place.format();
-                if *place == Place::Stdout {
-                    interrupt::leaves(Written::Part);
-                }
-                if self.sorted || format == OutputFormat::Npz {
-                    self.in_order(plan, format, target)
-                } else {
-                    self.as_found(plan, format, target)
-                }
+    pub(crate) fn deliver(&self, plan: &Plan<'_, T>, opened: Opened) -> Result<Outcome> {
+        if let Opened::Pairs { to_stdout: true, .. } = opened {
+            interrupt::leaves(Written::Part);
+        }
+        match opened {
+            Opened::Count => self.count(plan),
+            Opened::Degrees { target, format } => self.degrees(plan, format, target),
+            Opened::Pairs { target, format, .. } if self.sorted || format == OutputFormat::Npz => {
+                self.in_order(plan, format, target)
             }
+            Opened::Pairs { target, format, .. } => self.as_found(plan, format, target),
         }
     }
 
@@ -117,7 +116,7 @@ impl<T: Held> Job<'_, T> {
         Ok(outcome)
     }
 
-    fn degrees(&self, plan: &Plan<'_, T>, place: &Place, target: Target) -> Result<Outcome> {
+    fn degrees(&self, plan: &Plan<'_, T>, format: OutputFormat, target: Target) -> Result<Outcome> {
         let mut outcome = Outcome { parts: 1, ..Outcome::default() };
         let mut degrees = Degrees::new();
         outcome.add(&plan.run(&mut degrees)?);
@@ -126,7 +125,7 @@ impl<T: Held> Job<'_, T> {
         let start = Instant::now();
         self.board.writing(target.name());
         let ids = self.columns.left.clone();
-        outcome.written = Some(write_degrees(target, place.format(), ids, degrees)?);
+        outcome.written = Some(write_degrees(target, format, ids, degrees)?);
         outcome.write = start.elapsed().as_secs_f64();
         outcome.degrees = self.tally.then(|| degrees.to_vec());
         Ok(outcome)
@@ -373,13 +372,21 @@ fn parts(degrees: &[u64], most: u64) -> Vec<Range<usize>> {
 
 /// Opens the place of the answer before any work is done, so that a folder that cannot be
 /// written is known at once.
-pub(crate) fn open(output: &Output) -> Result<Option<Target>> {
+pub(crate) fn open(output: &Output) -> Result<Opened> {
+    let target = |place: &Place| match place {
+        Place::Stdout => Ok(Target::stdout()),
+        Place::File(path, _) => Target::create(path),
+    };
     Ok(match output {
-        Output::Count => None,
-        Output::Degrees(Place::Stdout) | Output::Pairs(Place::Stdout) => Some(Target::stdout()),
-        Output::Degrees(Place::File(path, _)) | Output::Pairs(Place::File(path, _)) => {
-            Some(Target::create(path)?)
+        Output::Count => Opened::Count,
+        Output::Degrees(place) => {
+            Opened::Degrees { target: target(place)?, format: place.format() }
         }
+        Output::Pairs(place) => Opened::Pairs {
+            target: target(place)?,
+            format: place.format(),
+            to_stdout: *place == Place::Stdout,
+        },
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nearjoin::{EpsJoin, Metric, PointsBuf};
-use nearjoin_io::write::{PairColumns, Target};
+use nearjoin_io::write::PairColumns;
 use nearjoin_io::{DType, Loaded};
 
 use crate::args;
@@ -12,7 +12,7 @@ use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
 use crate::number;
 use crate::options::{self, Bytes, Output};
-use crate::output::{self, Job};
+use crate::output::{self, Job, Opened};
 use crate::progress::{Board, Shown};
 use crate::telling::{self, About, Timeline};
 
@@ -35,8 +35,11 @@ pub(crate) fn run(args: &args::Within) -> Result {
 
     // Every file that will be written is opened first: what cannot be written is known
     // before the work, and not after.
-    let target = if telling.explain { None } else { output::open(&output)? };
-    let about = if telling.explain { About::default() } else { About::open(telling)? };
+    // Where the plan is all that is wanted, nothing is.
+    let (opened, about) = match telling.explain {
+        true => (None, About::default()),
+        false => (Some(output::open(&output)?), About::open(telling)?),
+    };
     let shown = Shown::new(&board, telling.progress, telling.quiet, !output.is_stdout());
 
     let timeline = Timeline::start();
@@ -44,8 +47,8 @@ pub(crate) fn run(args: &args::Within) -> Result {
     check_square(args, sides.dtype())?;
     let run = Run { args, output, join, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {
-        DType::F32 => run.join::<f32>(target, about, timeline, shown),
-        DType::F64 => run.join::<f64>(target, about, timeline, shown),
+        DType::F32 => run.join::<f32>(opened, about, timeline, shown),
+        DType::F64 => run.join::<f64>(opened, about, timeline, shown),
     }
 }
 
@@ -141,7 +144,7 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     fn join<T: Held>(
         &self,
-        target: Option<Target>,
+        opened: Option<Opened>,
         about: About,
         mut timeline: Timeline,
         shown: Shown,
@@ -150,14 +153,14 @@ impl Run<'_> {
         let job = self.job::<T>(about.report.is_some())?;
         let plan = job.plan()?;
         timeline.mark("plan");
-        if self.args.telling.explain {
+        let Some(opened) = opened else {
             drop(shown);
             return say(telling::explanation(self, &plan));
-        }
+        };
         let outcome = plan
             .check_memory()
             .map_err(Failure::from)
-            .and_then(|()| job.deliver(&plan, &self.output, target))
+            .and_then(|()| job.deliver(&plan, opened))
             .map_err(|failure| self.explained(failure))?;
         interrupt::leaves(Written::Answer);
         timeline.joined(&outcome);

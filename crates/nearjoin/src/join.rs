@@ -12,7 +12,7 @@ use crate::index::layout::Making;
 use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::{Metric, Threshold};
-use crate::monitor::{Monitor, Phase};
+use crate::monitor::{self, Monitor, Phase};
 use crate::options::{Device, DuplicateRemoval, Strategy};
 use crate::plan::{self, Decision, Detail, Shaping};
 use crate::points::Points;
@@ -51,9 +51,7 @@ pub struct EpsJoin {
     memory_limit: Option<u64>,
     directory_levels: usize,
     directory_fanout: usize,
-    monitor: Monitor,
-    /// Whether anybody looks at the monitor.
-    watched: bool,
+    monitor: Option<Monitor>,
 }
 
 impl EpsJoin {
@@ -71,8 +69,7 @@ impl EpsJoin {
             memory_limit: None,
             directory_levels: 3,
             directory_fanout: 16,
-            monitor: Monitor::new(),
-            watched: false,
+            monitor: None,
         }
     }
 
@@ -130,8 +127,7 @@ impl EpsJoin {
 
     /// Lets another thread watch the join, and stop it. Default: nobody watches.
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
-        self.monitor = monitor.clone();
-        self.watched = true;
+        self.monitor = Some(monitor.clone());
         self
     }
 
@@ -166,7 +162,7 @@ impl EpsJoin {
     ) -> Result<Plan<'a, T>> {
         let start = Instant::now();
         self.check_options()?;
-        self.monitor.enter(Phase::Planning, 0);
+        monitor::enter(&self.monitor, Phase::Planning);
         let threshold = Threshold::new(self.metric, self.eps)?;
         let simd = SimdLevel::detect()?;
         let pool = Pool::new(self.threads)?;
@@ -321,13 +317,13 @@ impl<T: Scalar> Plan<'_, T> {
     pub fn run<S: Sink<T>>(&self, sink: &mut S) -> Result<Stats> {
         let monitor = &self.options.monitor;
         self.check_memory()?;
-        monitor.check()?;
+        monitor::check(monitor)?;
         let start = Instant::now();
-        monitor.enter(Phase::Indexing, 0);
+        monitor::enter(monitor, Phase::Indexing);
         let join = self.pool.install(|| self.index())?;
         let mut stats = self.stats(start.elapsed(), join.bytes() as u64);
 
-        monitor.check()?;
+        monitor::check(monitor)?;
         let start = Instant::now();
         sink.receive(&mut Execution {
             executor: &join,
@@ -340,7 +336,7 @@ impl<T: Scalar> Plan<'_, T> {
             budget: self.decision.budget,
             stats: &mut stats,
         })?;
-        monitor.check()?;
+        monitor::check(monitor)?;
         stats.execute = start.elapsed();
         Ok(stats)
     }
@@ -395,7 +391,7 @@ impl<T: Scalar> Plan<'_, T> {
             narrow: narrow.map(|narrow| narrow.band),
             removal: self.options.removal,
             unit,
-            monitor: self.options.watched.then_some(&self.options.monitor),
+            monitor: self.options.monitor.as_ref(),
         })
     }
 

@@ -12,7 +12,7 @@ use crate::index::order::{self, Order};
 use crate::index::{Layout, tree};
 use crate::join::{check_device, check_threads};
 use crate::metric::{Metric, Threshold};
-use crate::monitor::{Monitor, Phase};
+use crate::monitor::{self, Monitor, Phase};
 use crate::options::{Device, Strategy};
 use crate::plan::knn::{Decision, Question};
 use crate::points::Points;
@@ -51,8 +51,7 @@ pub struct KnnJoin {
     pad: bool,
     threads: Option<usize>,
     memory_limit: Option<u64>,
-    monitor: Monitor,
-    watched: bool,
+    monitor: Option<Monitor>,
 }
 
 impl KnnJoin {
@@ -68,8 +67,7 @@ impl KnnJoin {
             pad: false,
             threads: None,
             memory_limit: None,
-            monitor: Monitor::new(),
-            watched: false,
+            monitor: None,
         }
     }
 
@@ -128,8 +126,7 @@ impl KnnJoin {
 
     /// Lets another thread watch the join, and stop it. Default: nobody watches.
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
-        self.monitor = monitor.clone();
-        self.watched = true;
+        self.monitor = Some(monitor.clone());
         self
     }
 
@@ -183,7 +180,7 @@ impl KnnJoin {
     ) -> Result<KnnPlan<'a, T>> {
         let start = Instant::now();
         self.check::<T>()?;
-        self.monitor.enter(Phase::Planning, 0);
+        monitor::enter(&self.monitor, Phase::Planning);
         let candidates = right.unwrap_or(left).len();
         let own = usize::from(right.is_none() && !self.include_self && candidates > 0);
         // Nobody asks for neighbours of no points.
@@ -263,13 +260,13 @@ impl<T: Scalar> KnnPlan<'_, T> {
     pub fn run<S: KnnSink<T>>(&self, sink: &mut S) -> Result<Stats> {
         let monitor = &self.options.monitor;
         self.check_memory()?;
-        monitor.check()?;
+        monitor::check(monitor)?;
         let start = Instant::now();
-        monitor.enter(Phase::Indexing, 0);
+        monitor::enter(monitor, Phase::Indexing);
         let join = self.pool.install(|| self.index())?;
         let mut stats = self.stats(start.elapsed(), join.bytes() as u64);
 
-        monitor.check()?;
+        monitor::check(monitor)?;
         let start = Instant::now();
         let mut execution = Execution {
             executor: &join,
@@ -283,7 +280,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
             stats: &mut stats,
         };
         sink.receive_knn(&mut execution, self.options.k)?;
-        monitor.check()?;
+        monitor::check(monitor)?;
         stats.execute = start.elapsed();
         Ok(stats)
     }
@@ -313,7 +310,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
             },
             prune: !brute,
             unit: 256,
-            monitor: self.options.watched.then_some(&self.options.monitor),
+            monitor: self.options.monitor.as_ref(),
             expected_tests: self.decision.tests() as u64,
         })
     }

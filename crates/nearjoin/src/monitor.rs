@@ -110,11 +110,6 @@ impl Monitor {
         }
     }
 
-    /// An error if the join was asked to stop.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
-    }
-
     /// Enters a phase.
     pub(crate) fn enter(&self, phase: Phase, expected_tests: u64) {
         let state = &*self.state;
@@ -129,5 +124,20 @@ impl Monitor {
     pub(crate) fn add(&self, tests: u64, pairs: u64) {
         self.state.tests.fetch_add(tests, Relaxed);
         self.state.pairs.fetch_add(pairs, Relaxed);
+    }
+}
+
+/// An error if somebody watches and has asked to stop.
+pub(crate) fn check(monitor: &Option<Monitor>) -> Result<()> {
+    match monitor {
+        Some(monitor) if monitor.is_cancelled() => Err(Error::Cancelled),
+        _ => Ok(()),
+    }
+}
+
+/// Tells whoever watches of a phase without distance tests.
+pub(crate) fn enter(monitor: &Option<Monitor>, phase: Phase) {
+    if let Some(monitor) = monitor {
+        monitor.enter(phase, 0);
     }
 }
