@@ -251,7 +251,7 @@ pub(crate) enum InputFormat {
 /// Whether a CSV file has a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Header {
-    /// If the first line holds something that is no number
+    /// If the first line is text; a mixture of text and numbers is refused
     Auto,
     /// The first line holds names
     Yes,
@@ -274,10 +274,10 @@ pub(crate) enum When {
 #[command(next_help_heading = "Input")]
 pub(crate) struct Input {
     /// The points, or the left ones of a join of two sets; - is standard input
-    #[arg(value_name = "A", help_heading = "Input", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "A", help_heading = None, value_hint = ValueHint::FilePath)]
     pub(crate) left: PathBuf,
     /// The right points; without them A is joined with itself
-    #[arg(value_name = "B", help_heading = "Input", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "B", help_heading = None, value_hint = ValueHint::FilePath)]
     pub(crate) right: Option<PathBuf>,
     /// The columns that hold the coordinates, by name, or by number from 0 where there are no
     /// names [default: all but the ids]

@@ -51,6 +51,15 @@ fn documents_are_made_from_the_arguments() {
     assert!(folder.names().contains(&"nearjoin-within.1".to_string()));
     let page = std::fs::read_to_string(folder.path("nearjoin-within.1")).unwrap();
     assert!(page.contains("eps") && page.contains("memory"), "{page}");
+    for section in ["NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT"] {
+        assert!(
+            page.contains(&format!(".SH \"{section}\""))
+                || page.contains(&format!(".SH {section}\n")),
+            "{section}: {page}"
+        );
+    }
+    assert!(page.contains("nearjoin within points.npy"), "{page}");
+    assert!(folder.names().contains(&"nearjoin.1".to_string()), "{:?}", folder.names());
 }
 
 #[test]
