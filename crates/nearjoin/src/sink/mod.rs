@@ -37,8 +37,9 @@ pub trait Sink<T: Scalar>: sealed::Sealed<T> {}
 impl<T: Scalar, S: sealed::Sealed<T>> Sink<T> for S {}
 
 /// A receiver of the answer of a KNN-join: dense arrays ([`Neighbors`]), CSR ([`CsrSink`]), or
-/// blocks as they are found ([`Callback`]). Rows ascend by distance, and then by id; CSR and
-/// blocks hold only the neighbours that there are.
+/// blocks as they are found ([`Callback`]). Rows ascend by distance, and then by id, unless
+/// `sorted` asks for ids alone; CSR and blocks hold only the neighbours that there are. `half`
+/// has no effect.
 pub trait KnnSink<T: Scalar>: sealed::SealedKnn<T> {}
 impl<T: Scalar, S: sealed::SealedKnn<T>> KnnSink<T> for S {}
 

@@ -84,6 +84,18 @@ fn check<T: Scalar>(
         .collect();
     assert_eq!(&rows, expected, "{context}: CSR");
 
+    let mut sink = CsrSink::new().sorted(true).distances(true);
+    plan.run(&mut sink).expect(context);
+    for (row, expected) in expected.iter().enumerate() {
+        let mut expected = expected.clone();
+        expected.sort_unstable();
+        let ids: Vec<u32> = expected.iter().map(|(id, _)| *id).collect();
+        let distances: Vec<u64> = expected.iter().map(|(_, d)| *d).collect();
+        assert_eq!(sink.csr().neighbors(row), ids, "{context}: CSR by id");
+        let found: Vec<u64> = sink.csr().distances(row).unwrap().iter().map(bits).collect();
+        assert_eq!(found, distances, "{context}: CSR by id");
+    }
+
     let mut rows: Vec<Option<Vec<u32>>> = vec![None; expected.len()];
     let mut sink = Callback::new(|block: &Block<T>| {
         for (query, row) in block.iter() {

@@ -75,6 +75,7 @@ struct Worker<T> {
     reported: Work,
     rows: Vec<Vec<u32>>,
     distances: Vec<Vec<T>>,
+    pairs: Vec<(u32, T)>,
 }
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
@@ -271,6 +272,7 @@ impl<T: Scalar> Worker<T> {
             reported: Work::default(),
             rows: Vec::new(),
             distances: Vec::new(),
+            pairs: Vec::new(),
         }
     }
 
@@ -282,6 +284,13 @@ impl<T: Scalar> Worker<T> {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
             self.best.finish(query, row, distances);
             self.work.pairs += row.len() as u64;
+            if request.sorted {
+                self.pairs.clear();
+                self.pairs.extend(row.iter().copied().zip(distances.iter().copied()));
+                self.pairs.sort_unstable_by_key(|pair| pair.0);
+                row.iter_mut().zip(&self.pairs).for_each(|(id, pair)| *id = pair.0);
+                distances.iter_mut().zip(&self.pairs).for_each(|(acc, pair)| *acc = pair.1);
+            }
             if request.distances {
                 distances.iter_mut().for_each(|acc| *acc = join.arithmetic.distance(*acc));
             }
