@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_millis(600);
 
 /// Whether Ctrl-C was pressed.
 static PRESSED: AtomicBool = AtomicBool::new(false);
-/// What there is of the answer, as a [`Progress`].
+/// What there is of the answer, as a [`Written`].
 static WRITTEN: AtomicU8 = AtomicU8::new(Written::Nothing as u8);
 
 /// What an interrupted run leaves.
