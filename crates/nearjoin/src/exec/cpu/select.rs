@@ -4,7 +4,7 @@ use super::kernel::{Kept, PAD};
 use crate::scalar::Scalar;
 
 /// Up to this many are kept in order by the lanes; beyond, they are collected.
-pub(crate) const SORTED: usize = 48;
+pub(crate) const SORTED: usize = 64;
 
 /// A candidate: its accumulated distance, and its row.
 pub(crate) type Near<T> = (T, u32);
@@ -75,6 +75,14 @@ impl<T: Scalar> Best<T> {
         let many = &mut self.many[query * room..][..room];
         many[len] = near;
         self.len[query] = len + 1;
+        if len + 1 == self.k {
+            // The first k: the farthest of them is a bound already.
+            let mut farthest = near.0;
+            for other in &many[..len] {
+                farthest = if other.0 > farthest { other.0 } else { farthest };
+            }
+            return Some(farthest);
+        }
         if len + 1 < room {
             return None;
         }
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_best_of_many_with_ties() {
-        for k in [49, 100, 500] {
+        for k in [65, 100, 500] {
             let all: Vec<Near<f32>> = (0..3000u32)
                 .map(|i| ((i * 37 % 101) as f32, i.wrapping_mul(7919) % 3001))
                 .collect();
