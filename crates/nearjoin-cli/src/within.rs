@@ -34,8 +34,7 @@ pub(crate) fn run(args: &args::Within) -> Result {
     join.check::<f64>()?;
 
     // Every file that will be written is opened first: what cannot be written is known
-    // before the work, and not after.
-    // Where the plan is all that is wanted, nothing is.
+    // before the work, and not after. Where only the plan is wanted, there are none.
     let (opened, about) = match telling.explain {
         true => (None, About::default()),
         false => (Some(output::open(&output)?), About::open(telling)?),
