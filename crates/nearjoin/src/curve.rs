@@ -8,7 +8,7 @@
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::Buffer;
 use crate::metric::Metric;
 use crate::points::Points;
@@ -70,10 +70,7 @@ impl NeighborCurve {
         right: &Points<'_, T>,
         metric: Metric,
     ) -> Result<Self> {
-        if left.dimension() != right.dimension() {
-            let (left, right) = (left.dimension(), right.dimension());
-            return Err(Error::DimensionMismatch { left, right });
-        }
+        left.check_dimension(right)?;
         Self::sample(*left, *right, false, metric)
     }
 

@@ -148,10 +148,7 @@ impl KnnJoin {
         left: &Points<'a, T>,
         right: &Points<'a, T>,
     ) -> Result<KnnPlan<'a, T>> {
-        if left.dimension() != right.dimension() {
-            let (left, right) = (left.dimension(), right.dimension());
-            return Err(Error::DimensionMismatch { left, right });
-        }
+        left.check_dimension(right)?;
         self.plan_sides(*left, Some(*right))
     }
 

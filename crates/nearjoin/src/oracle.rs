@@ -3,7 +3,7 @@
 //! It is public so that anyone can check an answer; it takes time quadratic in the
 //! number of points.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -28,25 +28,16 @@ pub fn knn_join<T: Scalar>(
     metric: Metric,
     exclude_self: bool,
 ) -> Result<Vec<Vec<(u32, T)>>> {
-    if left.dimension() != right.dimension() {
-        let (left, right) = (left.dimension(), right.dimension());
-        return Err(Error::DimensionMismatch { left, right });
-    }
+    left.check_dimension(right)?;
     // No ε: only its arithmetic is used.
     let arithmetic = Threshold::new(metric, 0.0)?;
     let row = |i: usize| {
-        let mut all: Vec<(T, u32)> = (0..right.len())
-            .filter(|&j| !(exclude_self && i == j))
-            .map(|j| {
-                let (x, y) = (left.row(i).iter().copied(), right.row(j).iter().copied());
-                (arithmetic.accumulate(x, y), j as u32)
-            })
-            .collect();
+        let mut all: Vec<(u32, T)> = measured(&arithmetic, left, right, i, exclude_self).collect();
         all.sort_by(|a, b| {
-            a.0.partial_cmp(&b.0).unwrap_or(core::cmp::Ordering::Equal).then(a.1.cmp(&b.1))
+            a.1.partial_cmp(&b.1).unwrap_or(core::cmp::Ordering::Equal).then(a.0.cmp(&b.0))
         });
         all.truncate(k);
-        all.into_iter().map(|(acc, j)| (j, arithmetic.distance(acc))).collect()
+        all.into_iter().map(|(j, acc)| (j, arithmetic.distance(acc))).collect()
     };
     Ok((0..left.len()).map(row).collect())
 }
@@ -72,21 +63,28 @@ pub fn eps_join<T: Scalar>(
     metric: Metric,
     exclude_self: bool,
 ) -> Result<Vec<Vec<(u32, T)>>> {
-    if left.dimension() != right.dimension() {
-        let (left, right) = (left.dimension(), right.dimension());
-        return Err(Error::DimensionMismatch { left, right });
-    }
+    left.check_dimension(right)?;
     let threshold = Threshold::new(metric, eps)?;
     let row = |i: usize| {
-        (0..right.len())
-            .filter(|&j| !(exclude_self && i == j))
-            .map(|j| {
-                let (x, y) = (left.row(i).iter().copied(), right.row(j).iter().copied());
-                (j as u32, threshold.accumulate(x, y))
-            })
+        measured(&threshold, left, right, i, exclude_self)
             .filter(|&(_, acc)| acc <= threshold.bound)
             .map(|(j, acc)| (j, threshold.distance(acc)))
             .collect()
     };
     Ok((0..left.len()).map(row).collect())
+}
+
+/// Every right point with its accumulated distance from left point `i`.
+fn measured<'a, T: Scalar>(
+    arithmetic: &'a Threshold<T>,
+    left: &Points<'a, T>,
+    right: &Points<'a, T>,
+    i: usize,
+    exclude_self: bool,
+) -> impl Iterator<Item = (u32, T)> + 'a {
+    let (left, right) = (*left, *right);
+    (0..right.len()).filter(move |&j| !(exclude_self && i == j)).map(move |j| {
+        let (x, y) = (left.row(i).iter().copied(), right.row(j).iter().copied());
+        (j as u32, arithmetic.accumulate(x, y))
+    })
 }

@@ -95,6 +95,15 @@ impl<'a, T: Scalar> Points<'a, T> {
         &self.data[row * self.dimension..][..self.dimension]
     }
 
+    /// An error unless the points on the right have as many coordinates.
+    pub(crate) fn check_dimension(&self, right: &Points<'_, T>) -> Result<()> {
+        if self.dimension != right.dimension {
+            let (left, right) = (self.dimension, right.dimension);
+            return Err(Error::DimensionMismatch { left, right });
+        }
+        Ok(())
+    }
+
     /// Some of the points, one after the other. They are not checked again.
     ///
     /// ```

@@ -6,6 +6,8 @@ pub(crate) mod queue;
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicU64;
 
+use crate::monitor::Monitor;
+
 /// What the engine did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
@@ -22,6 +24,56 @@ impl core::ops::AddAssign for Work {
         self.pairs += other.pairs;
         self.tests += other.tests;
         self.taken += other.taken;
+    }
+}
+
+impl core::iter::Sum for Work {
+    fn sum<I: Iterator<Item = Work>>(works: I) -> Work {
+        works.fold(Work::default(), |mut total, work| {
+            total += work;
+            total
+        })
+    }
+}
+
+/// Distance tests, or pairs, after which a thread tells the monitor of them: some
+/// milliseconds.
+const REPORT: u64 = 1 << 23;
+
+/// What a thread has told the monitor of, if anybody watches.
+pub(crate) struct Reporter<'a> {
+    monitor: Option<&'a Monitor>,
+    reported: Work,
+}
+
+impl<'a> Reporter<'a> {
+    pub(crate) fn new(monitor: Option<&'a Monitor>) -> Self {
+        Reporter { monitor, reported: Work::default() }
+    }
+
+    /// Tells of the work of the thread so far, if enough has come since the last time, and
+    /// breaks off when the monitor says so.
+    #[inline(always)]
+    pub(crate) fn report(&mut self, work: Work) -> ControlFlow<()> {
+        self.report_above(work, REPORT)
+    }
+
+    /// Tells of the rest.
+    pub(crate) fn finish(&mut self, work: Work) {
+        // Nothing is left to break off.
+        let _ = self.report_above(work, 0);
+    }
+
+    #[inline(always)]
+    fn report_above(&mut self, work: Work, least: u64) -> ControlFlow<()> {
+        let Some(monitor) = self.monitor else { return ControlFlow::Continue(()) };
+        let tests = work.tests - self.reported.tests;
+        let pairs = work.pairs - self.reported.pairs;
+        if tests.max(pairs) >= least {
+            monitor.add(tests, pairs);
+            self.reported = work;
+        }
+        if monitor.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

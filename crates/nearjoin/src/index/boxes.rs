@@ -86,6 +86,19 @@ impl<T: Scalar> Boxes<T> {
         (node * points) as u32..((node + 1) * points).min(self.len) as u32
     }
 
+    /// The blocks `first..first + count` of a level, at most 16, beside a box of queries.
+    pub(crate) fn job<'a>(
+        &'a self,
+        level: usize,
+        first: usize,
+        count: usize,
+        query: &'a BoxOf<T>,
+    ) -> BoxJob<'a, T> {
+        let (lo, hi, stride) = self.columns(level);
+        let (query_lo, query_hi) = (&query.lo[..], &query.hi[..]);
+        BoxJob { lo, hi, stride, first, count, query_lo, query_hi, dim: self.dim }
+    }
+
     /// The boxes of a level: least and greatest coordinates, a column per dimension, and the
     /// elements from one column to the next.
     pub(crate) fn columns(&self, level: usize) -> (&[T], &[T], usize) {
@@ -166,19 +179,8 @@ impl<T: Scalar> Prune<T> {
         count: usize,
         query: &BoxOf<T>,
     ) -> (u32, u32) {
-        let level = &boxes.levels[level];
-        self.kernels.boxes(&BoxJob {
-            lo: &level.lo,
-            hi: &level.hi,
-            stride: level.stride,
-            first,
-            count,
-            query_lo: &query.lo,
-            query_hi: &query.hi,
-            dim: boxes.dim,
-            skip_above: self.skip_above,
-            take_below: self.take_below,
-        })
+        let job = boxes.job(level, first, count, query);
+        self.kernels.boxes(&job, self.skip_above, self.take_below)
     }
 
     /// Sorts the points of `run` into taken, tested and skipped, coarse blocks first.

@@ -15,9 +15,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::kernel::Kernels;
 use super::pool::Pool;
 use super::scan::{Mode, Scanner};
+use super::sort_by_id;
 use super::tile::Band;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
 use crate::metric::Threshold;
@@ -29,8 +30,6 @@ use crate::summary::spread;
 /// The most queries in a block.
 const BLOCK: u32 = 16;
 
-/// Distance tests after which a thread tells the monitor of them: some milliseconds.
-const REPORT: u64 = 1 << 23;
 /// Blocks of queries whose candidates are counted to tell how much there is to do.
 const SAMPLES: usize = 512;
 
@@ -73,14 +72,13 @@ struct Pass {
 }
 
 /// What is done with each block of queries.
-type Action<'a, T> = dyn Fn(&mut Worker<T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
+type Action<'a, T> = dyn Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
-struct Worker<T> {
+struct Worker<'a, T> {
     number: usize,
     work: Work,
-    /// Of that work, what the monitor knows of.
-    reported: Work,
+    reporter: Reporter<'a>,
     scanner: Scanner<T>,
     prune: Prune<T>,
     runs: Vec<Run>,
@@ -131,7 +129,8 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         }
         let watched: &Action<'_, T> = &|worker, block, bound| {
             action(worker, block, bound)?;
-            worker.report(self.monitor, REPORT)
+            let work = worker.work();
+            worker.reporter.report(work)
         };
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self, number);
@@ -141,14 +140,11 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                     queue.close();
                 }
             }
-            // A cancelled queue is closed already.
-            let _ = worker.report(self.monitor, 0);
-            worker.work.tests = worker.scanner.tests;
-            worker.work
+            let work = worker.work();
+            worker.reporter.finish(work);
+            work
         });
-        let mut total = Work::default();
-        works.into_iter().for_each(|work| total += work);
-        total
+        works.into_iter().sum()
     }
 
     /// The distance tests of a pass, from the candidates of a sample of the queries.
@@ -180,7 +176,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
     fn visit_unit(
         &self,
-        worker: &mut Worker<T>,
+        worker: &mut Worker<'_, T>,
         recursion: &mut ego::Recursion,
         unit: Run,
         Pass { cover, counting }: Pass,
@@ -236,7 +232,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// Sorts the runs of a block into those to take and those to test.
-    fn sift(&self, worker: &mut Worker<T>, block: &Run, bound: &BoxOf<T>, cover: Cover) {
+    fn sift(&self, worker: &mut Worker<'_, T>, block: &Run, bound: &BoxOf<T>, cover: Cover) {
         let Worker { runs, candidates, prune, .. } = worker;
         if cover == Cover::Behind {
             keep_behind(runs, block.end);
@@ -256,7 +252,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// covered once, the number of unordered pairs.
     fn count_block(
         &self,
-        worker: &mut Worker<T>,
+        worker: &mut Worker<'_, T>,
         block: &Run,
         bound: &BoxOf<T>,
         cover: Cover,
@@ -282,7 +278,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// Finds the matches of each query of a block.
     fn fill_block(
         &self,
-        worker: &mut Worker<T>,
+        worker: &mut Worker<'_, T>,
         block: &Run,
         bound: &BoxOf<T>,
         cover: Cover,
@@ -339,7 +335,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// Computes the distances of all matches of a block.
-    fn measure(&self, worker: &mut Worker<T>, block: &Run) {
+    fn measure(&self, worker: &mut Worker<'_, T>, block: &Run) {
         let queries = &self.queries().ids()[block.start as usize..block.end as usize];
         let rows = worker.scanner.matches.rows.iter().zip(&mut worker.distances);
         for (&query, (row, distances)) in queries.iter().zip(rows) {
@@ -414,13 +410,13 @@ fn keep_later(rows: &mut [Vec<u32>], block: &Run) {
     }
 }
 
-impl<T: Scalar> Worker<T> {
-    fn new(join: &CpuJoin<'_, T>, number: usize) -> Self {
+impl<'a, T: Scalar> Worker<'a, T> {
+    fn new(join: &CpuJoin<'a, T>, number: usize) -> Self {
         let dim = join.right.dim();
         Worker {
             number,
             work: Work::default(),
-            reported: Work::default(),
+            reporter: Reporter::new(join.monitor),
             scanner: Scanner::new(join, BLOCK as usize),
             prune: Prune::new(join.kernels, &join.threshold, dim),
             runs: Vec::new(),
@@ -431,32 +427,19 @@ impl<T: Scalar> Worker<T> {
         }
     }
 
-    /// Tells the monitor of the work since the last time, if it is more than `least` tests
-    /// or pairs, and breaks off when it says so.
-    fn report(&mut self, monitor: Option<&Monitor>, least: u64) -> ControlFlow<()> {
-        let Some(monitor) = monitor else { return ControlFlow::Continue(()) };
-        let tests = self.scanner.tests - self.reported.tests;
-        let pairs = self.work.pairs - self.reported.pairs;
-        if tests.max(pairs) >= least {
-            monitor.add(tests, pairs);
-            self.reported = Work { tests: self.scanner.tests, ..self.work };
-        }
-        if monitor.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// The work so far, distance tests included.
+    fn work(&self) -> Work {
+        Work { tests: self.scanner.tests, ..self.work }
     }
 
     /// Puts the ids of each row in ascending order, and the distances with them.
     fn sort_rows(&mut self, rows: usize, distances: bool) {
         let rows = self.scanner.matches.rows.iter_mut().zip(&mut self.distances).take(rows);
         for (row, distances_of) in rows {
-            if !distances {
-                row.sort_unstable();
-                continue;
+            match distances {
+                true => sort_by_id(row, distances_of, &mut self.pairs),
+                false => row.sort_unstable(),
             }
-            self.pairs.clear();
-            self.pairs.extend(row.iter().copied().zip(distances_of.iter().copied()));
-            self.pairs.sort_unstable_by_key(|pair| pair.0);
-            row.iter_mut().zip(&self.pairs).for_each(|(id, pair)| *id = pair.0);
-            distances_of.iter_mut().zip(&self.pairs).for_each(|(d, pair)| *d = pair.1);
         }
     }
 }

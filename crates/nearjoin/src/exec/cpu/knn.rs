@@ -18,20 +18,18 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::kernel::{GapJob, Hits, LeafJob, NearestKernels, PAD};
+use super::kernel::{Hits, LeafJob, NearestKernels, PAD};
 use super::pool::Pool;
-use super::select::{Best, SORTED};
+use super::select::{Best, SORTED, largest};
+use super::sort_by_id;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
 use crate::index::boxes::FAN;
 use crate::index::layout::Columns;
 use crate::index::{BoxOf, Boxes, Layout, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::scalar::Scalar;
-
-/// Distance tests after which a thread tells the monitor of them: some milliseconds.
-const REPORT: u64 = 1 << 23;
 
 /// A tree, or an order without one, ready to be asked.
 pub(crate) struct CpuKnn<'a, T> {
@@ -55,10 +53,11 @@ pub(crate) struct CpuKnn<'a, T> {
 }
 
 /// What is done with the best of each block of queries, by a thread; and the queries after it.
-type Action<'a, T> = dyn Fn(usize, &mut Worker<T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
+type Action<'a, T> =
+    dyn Fn(usize, &mut Worker<'_, T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
-struct Worker<T> {
+struct Worker<'a, T> {
     work: Work,
     best: Best<T>,
     hits: Hits<T>,
@@ -72,7 +71,7 @@ struct Worker<T> {
     /// The rows of the queries themselves, where they are no neighbours; else one that no
     /// point has.
     own: [u32; PAD],
-    reported: Work,
+    reporter: Reporter<'a>,
     rows: Vec<Vec<u32>>,
     distances: Vec<Vec<T>>,
     pairs: Vec<(u32, T)>,
@@ -101,29 +100,26 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             let mut worker = Worker::new(self);
             while let Some(unit) = queue.take() {
                 for start in unit.clone().step_by(FAN) {
-                    let block = start..unit.end.min(start + FAN as u32);
+                    let block = start..unit.end.min(start.saturating_add(FAN as u32));
                     self.block(&mut worker, &block);
                     let (ids, ahead) =
                         self.queries().ids()[block.start as usize..].split_at(block.len());
                     if action(number, &mut worker, ids, ahead).is_break()
-                        || worker.report(self.monitor, REPORT).is_break()
+                        || worker.reporter.report(worker.work).is_break()
                     {
                         queue.close();
                         break;
                     }
                 }
             }
-            // A cancelled queue is closed already.
-            let _ = worker.report(self.monitor, 0);
+            worker.reporter.finish(worker.work);
             worker.work
         });
-        let mut total = Work::default();
-        works.into_iter().for_each(|work| total += work);
-        total
+        works.into_iter().sum()
     }
 
     /// Finds the best of every query of a block.
-    fn block(&self, worker: &mut Worker<T>, block: &Run) {
+    fn block(&self, worker: &mut Worker<'_, T>, block: &Run) {
         let queries = self.queries();
         let Columns::Own(coords) = queries.columns() else {
             unreachable!("columns of the points' own type were asked for")
@@ -153,28 +149,16 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// Visits some blocks of one level, nearest first.
     fn visit(
         &self,
-        worker: &mut Worker<T>,
+        worker: &mut Worker<'_, T>,
         boxes: &Boxes<T>,
         level: usize,
         first: usize,
         count: usize,
     ) {
         let mut gaps = [T::ZERO; PAD];
-        let (lo, hi, stride) = boxes.columns(level);
-        let near = self.kernels.gaps(
-            &GapJob {
-                lo,
-                hi,
-                stride,
-                first,
-                count,
-                query_lo: &worker.bound.lo,
-                query_hi: &worker.bound.hi,
-                dim: self.right.dim(),
-                limit: if self.prune { worker.limit } else { T::INFINITY },
-            },
-            &mut gaps,
-        );
+        let limit = if self.prune { worker.limit } else { T::INFINITY };
+        let job = boxes.job(level, first, count, &worker.bound);
+        let near = self.kernels.gaps(&job, limit, &mut gaps);
         let mut order = [(T::ZERO, 0usize); PAD];
         let mut len = 0;
         let mut left = near;
@@ -196,7 +180,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             }
             let node = first + node;
             if level == 0 {
-                self.leaf(worker, (lo, hi, stride), node);
+                self.leaf(worker, boxes.columns(level), node);
             } else {
                 let (below, all) = (node * FAN, boxes.count(level - 1));
                 self.visit(worker, boxes, level - 1, below, FAN.min(all - below));
@@ -205,7 +189,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     }
 
     /// Measures the points of a leaf.
-    fn leaf(&self, worker: &mut Worker<T>, (lo, hi, stride): (&[T], &[T], usize), node: usize) {
+    fn leaf(&self, worker: &mut Worker<'_, T>, (lo, hi, stride): (&[T], &[T], usize), node: usize) {
         let right = &self.right;
         let Columns::Own(coords) = right.columns() else { return };
         let first = node * FAN;
@@ -249,17 +233,12 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 }
             }
         }
-        let mut limit = T::ZERO;
-        for &bound in bounds.iter() {
-            // NaN stands where there is no query, and is not larger than anything.
-            limit = if bound > limit { bound } else { limit };
-        }
-        worker.limit = limit;
+        worker.limit = largest(bounds);
     }
 }
 
-impl<T: Scalar> Worker<T> {
-    fn new(join: &CpuKnn<'_, T>) -> Self {
+impl<'a, T: Scalar> Worker<'a, T> {
+    fn new(join: &CpuKnn<'a, T>) -> Self {
         Worker {
             work: Work::default(),
             best: Best::new(join.k),
@@ -269,44 +248,26 @@ impl<T: Scalar> Worker<T> {
             bounds: [T::NAN; PAD],
             limit: T::INFINITY,
             own: [u32::MAX; PAD],
-            reported: Work::default(),
-            rows: Vec::new(),
-            distances: Vec::new(),
+            reporter: Reporter::new(join.monitor),
+            rows: vec![Vec::new(); PAD],
+            distances: vec![Vec::new(); PAD],
             pairs: Vec::new(),
         }
     }
 
     /// Makes rows of the best of each query.
     fn fill(&mut self, join: &CpuKnn<'_, T>, queries: usize, request: Request) {
-        self.rows.resize_with(PAD, Vec::new);
-        self.distances.resize_with(PAD, Vec::new);
         for query in 0..queries {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
             self.best.finish(query, row, distances);
             self.work.pairs += row.len() as u64;
             if request.sorted {
-                self.pairs.clear();
-                self.pairs.extend(row.iter().copied().zip(distances.iter().copied()));
-                self.pairs.sort_unstable_by_key(|pair| pair.0);
-                row.iter_mut().zip(&self.pairs).for_each(|(id, pair)| *id = pair.0);
-                distances.iter_mut().zip(&self.pairs).for_each(|(acc, pair)| *acc = pair.1);
+                sort_by_id(row, distances, &mut self.pairs);
             }
             if request.distances {
                 distances.iter_mut().for_each(|acc| *acc = join.arithmetic.distance(*acc));
             }
         }
-    }
-
-    /// Tells the monitor of the work since the last time, if it is more than `least` tests,
-    /// and breaks off when it says so.
-    fn report(&mut self, monitor: Option<&Monitor>, least: u64) -> ControlFlow<()> {
-        let Some(monitor) = monitor else { return ControlFlow::Continue(()) };
-        let tests = self.work.tests - self.reported.tests;
-        if tests >= least {
-            monitor.add(tests, self.work.pairs - self.reported.pairs);
-            self.reported = self.work;
-        }
-        if monitor.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -59,12 +59,7 @@ impl<T: Scalar> Best<T> {
 
     /// The largest k-th distance of all queries, where few are kept.
     pub(crate) fn limit(&self) -> T {
-        let last = &self.acc[(self.k - 1) * PAD..][..PAD];
-        let mut limit = T::NEG_INFINITY;
-        for &acc in last {
-            limit = if acc > limit { acc } else { limit };
-        }
-        limit
+        largest(&self.acc[(self.k - 1) * PAD..][..PAD])
     }
 
     /// Takes a candidate, where many are kept. Returns the new bound, if there is one:
@@ -77,11 +72,7 @@ impl<T: Scalar> Best<T> {
         self.len[query] = len + 1;
         if len + 1 == self.k {
             // The first k: the farthest of them is a bound already.
-            let mut farthest = near.0;
-            for other in &many[..len] {
-                farthest = if other.0 > farthest { other.0 } else { farthest };
-            }
-            return Some(farthest);
+            return many[..=len].iter().map(|near| near.0).reduce(larger);
         }
         if len + 1 < room {
             return None;
@@ -111,6 +102,15 @@ impl<T: Scalar> Best<T> {
         ids.extend(best.iter().map(|near| near.1));
         acc.extend(best.iter().map(|near| near.0));
     }
+}
+
+/// The largest of some bounds. NaN, which stands where there is no query, is larger than none.
+pub(crate) fn largest<T: Scalar>(bounds: &[T]) -> T {
+    bounds.iter().copied().fold(T::NEG_INFINITY, larger)
+}
+
+fn larger<T: Scalar>(a: T, b: T) -> T {
+    if b > a { b } else { a }
 }
 
 fn order<T: Scalar>(a: &Near<T>, b: &Near<T>) -> core::cmp::Ordering {

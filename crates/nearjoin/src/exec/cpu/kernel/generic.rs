@@ -280,6 +280,16 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
     }
 }
 
+/// One dimension of the least distance between two extents: nothing where they overlap.
+#[inline(always)]
+pub(super) unsafe fn step_gap<V: Vector, N: Norm>(acc: V, (lo, hi): (V, V), other: (V, V)) -> V {
+    // SAFETY: the caller promises the instruction set.
+    unsafe {
+        let zero = V::splat(V::Lane::ZERO);
+        N::step(acc, lo.sub(other.1).max(other.0.sub(hi)).max(zero))
+    }
+}
+
 /// Compares up to 16 boxes with the box of a block of queries: which may hold a match
 /// (first mask), and which hold nothing but matches (second).
 ///
@@ -292,12 +302,16 @@ unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const
 /// between `lower` and `upper`. How rounding is accounted for is argued where the two
 /// limits are made, in `Prune::new`.
 #[inline(always)]
-pub(super) unsafe fn boxes<V: Vector, N: Norm>(job: &BoxJob<'_, V::Lane>) -> (u32, u32) {
+pub(super) unsafe fn boxes<V: Vector, N: Norm>(
+    job: &BoxJob<'_, V::Lane>,
+    skip_above: V::Lane,
+    take_below: V::Lane,
+) -> (u32, u32) {
     // SAFETY: `BoxJob::check` has made sure of whole vectors in every column; the
     // caller promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
-        let (skip, take) = (V::splat(job.skip_above), V::splat(job.take_below));
+        let (skip, take) = (V::splat(skip_above), V::splat(take_below));
         let (mut near, mut inside) = (0, 0);
         let mut base = 0;
         while base < job.count {
@@ -308,7 +322,7 @@ pub(super) unsafe fn boxes<V: Vector, N: Norm>(job: &BoxJob<'_, V::Lane>) -> (u3
                 let hi = V::load(job.hi.as_ptr().add(at));
                 let q_lo = V::splat(*job.query_lo.get_unchecked(j));
                 let q_hi = V::splat(*job.query_hi.get_unchecked(j));
-                lower = N::step(lower, lo.sub(q_hi).max(q_lo.sub(hi)).max(zero));
+                lower = step_gap::<V, N>(lower, (lo, hi), (q_lo, q_hi));
                 upper = N::step(upper, hi.sub(q_lo).max(q_hi.sub(lo)));
             }
             near |= lower.le(skip) << base;

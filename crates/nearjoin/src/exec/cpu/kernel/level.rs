@@ -109,7 +109,7 @@ macro_rules! level {
             use crate::exec::cpu::kernel::{generic, nearest};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
-                BoxJob, GapJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
+                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
                 Open, PAD, Piece,
             };
             use crate::metric::Metric;
@@ -146,24 +146,32 @@ macro_rules! level {
                 unsafe { generic::rows::<$f64, N, D, EXACT>(job, own, rows, open) }
             }
             $(#[$features])?
-            unsafe fn boxes_f32<N: Norm>(job: &BoxJob<'_, f32>) -> (u32, u32) {
+            unsafe fn boxes_f32<N: Norm>(
+                job: &BoxJob<'_, f32>, skip_above: f32, take_below: f32,
+            ) -> (u32, u32) {
                 // SAFETY: as above.
-                unsafe { generic::boxes::<$f32, N>(job) }
+                unsafe { generic::boxes::<$f32, N>(job, skip_above, take_below) }
             }
             $(#[$features])?
-            unsafe fn boxes_f64<N: Norm>(job: &BoxJob<'_, f64>) -> (u32, u32) {
+            unsafe fn boxes_f64<N: Norm>(
+                job: &BoxJob<'_, f64>, skip_above: f64, take_below: f64,
+            ) -> (u32, u32) {
                 // SAFETY: as above.
-                unsafe { generic::boxes::<$f64, N>(job) }
+                unsafe { generic::boxes::<$f64, N>(job, skip_above, take_below) }
             }
             $(#[$features])?
-            unsafe fn gaps_f32<N: Norm>(job: &GapJob<'_, f32>, gaps: &mut [f32; PAD]) -> u32 {
+            unsafe fn gaps_f32<N: Norm>(
+                job: &BoxJob<'_, f32>, limit: f32, gaps: &mut [f32; PAD],
+            ) -> u32 {
                 // SAFETY: as above.
-                unsafe { nearest::gaps::<$exact_f32, N>(job, gaps) }
+                unsafe { nearest::gaps::<$exact_f32, N>(job, limit, gaps) }
             }
             $(#[$features])?
-            unsafe fn gaps_f64<N: Norm>(job: &GapJob<'_, f64>, gaps: &mut [f64; PAD]) -> u32 {
+            unsafe fn gaps_f64<N: Norm>(
+                job: &BoxJob<'_, f64>, limit: f64, gaps: &mut [f64; PAD],
+            ) -> u32 {
                 // SAFETY: as above.
-                unsafe { nearest::gaps::<$exact_f64, N>(job, gaps) }
+                unsafe { nearest::gaps::<$exact_f64, N>(job, limit, gaps) }
             }
             $(#[$features])?
             unsafe fn leaf_f32<N: Norm, const D: usize>(

@@ -119,8 +119,6 @@ pub(crate) struct BoxJob<'a, T> {
     pub(crate) query_lo: &'a [T],
     pub(crate) query_hi: &'a [T],
     pub(crate) dim: usize,
-    pub(crate) skip_above: T,
-    pub(crate) take_below: T,
 }
 
 impl<T> BoxJob<'_, T> {
@@ -130,20 +128,6 @@ impl<T> BoxJob<'_, T> {
         assert!(columns <= self.lo.len() && columns <= self.hi.len());
         assert!(self.dim <= self.query_lo.len() && self.dim <= self.query_hi.len());
     }
-}
-
-/// Up to 16 boxes against the box of a block of queries, for their distances.
-pub(crate) struct GapJob<'a, T> {
-    pub(crate) lo: &'a [T],
-    pub(crate) hi: &'a [T],
-    pub(crate) stride: usize,
-    pub(crate) first: usize,
-    pub(crate) count: usize,
-    pub(crate) query_lo: &'a [T],
-    pub(crate) query_hi: &'a [T],
-    pub(crate) dim: usize,
-    /// Boxes farther away are of no interest.
-    pub(crate) limit: T,
 }
 
 /// Up to 16 queries against the 16 candidates of a leaf.
@@ -197,7 +181,7 @@ pub(crate) struct Kept<'a, T> {
     pub(crate) ids: &'a mut [u32],
 }
 
-type GapsFn<T> = unsafe fn(&GapJob<'_, T>, &mut [T; PAD]) -> u32;
+type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
 type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &mut Hits<T>);
 type KeepFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &[u32; PAD], &mut Kept<'_, T>);
 
@@ -218,13 +202,10 @@ impl<T: Scalar> NearestKernels<T> {
     }
 
     /// The distances of the boxes, and which of them are within the limit.
-    pub(crate) fn gaps(&self, job: &GapJob<'_, T>, gaps: &mut [T; PAD]) -> u32 {
-        assert!(job.count <= PAD && job.first + PAD <= job.stride);
-        let columns = job.dim * job.stride;
-        assert!(columns <= job.lo.len() && columns <= job.hi.len());
-        assert!(job.dim <= job.query_lo.len() && job.dim <= job.query_hi.len());
+    pub(crate) fn gaps(&self, job: &BoxJob<'_, T>, limit: T, gaps: &mut [T; PAD]) -> u32 {
+        job.check();
         // SAFETY: the job is checked; the level is available.
-        unsafe { (self.gaps)(job, gaps) }
+        unsafe { (self.gaps)(job, limit, gaps) }
     }
 
     /// Measures the candidates of a leaf.
@@ -253,7 +234,7 @@ impl<T: Scalar> NearestKernels<T> {
 
 type CountFn<L> = unsafe fn(&Job<'_, L>, &mut [u64], &mut Vec<Open>);
 type RowsFn<L> = unsafe fn(&Job<'_, L>, &[u32], &mut [Vec<u32>], &mut Vec<Open>);
-type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>) -> (u32, u32);
+type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>, T, T) -> (u32, u32);
 type LocalizeFn = unsafe fn(&mut GatherJob<'_, f64, f32>) -> f32;
 type GatherFn<T> = unsafe fn(&mut GatherJob<'_, T, T>);
 type LabelsFn = unsafe fn(&[u32], &[Piece], &mut [u32]);
@@ -318,10 +299,10 @@ impl<T: Scalar> Kernels<T> {
     }
 
     /// Which of the boxes may hold a match, and which nothing but matches.
-    pub(crate) fn boxes(&self, job: &BoxJob<'_, T>) -> (u32, u32) {
+    pub(crate) fn boxes(&self, job: &BoxJob<'_, T>, skip_above: T, take_below: T) -> (u32, u32) {
         job.check();
         // SAFETY: the job is checked; the level is available.
-        unsafe { (self.boxes)(job) }
+        unsafe { (self.boxes)(job, skip_above, take_below) }
     }
 
     /// Fills the columns of a tile with coordinates relative to the origin, as `f32`.

@@ -1,7 +1,8 @@
 //! The loops of the KNN-join, written once over [`Vector`].
 
+use super::generic::step_gap;
 use super::vector::{Norm, Vector};
-use super::{GapJob, Hits, Kept, LeafJob, PAD};
+use super::{BoxJob, Hits, Kept, LeafJob, PAD};
 use crate::scalar::Scalar;
 
 /// The least distance between each of up to 16 boxes and the box of a block of queries, and
@@ -14,14 +15,15 @@ use crate::scalar::Scalar;
 /// accumulated distance than this, rounding included where lanes are fused.
 #[inline(always)]
 pub(super) unsafe fn gaps<V: Vector, N: Norm>(
-    job: &GapJob<'_, V::Lane>,
+    job: &BoxJob<'_, V::Lane>,
+    limit: V::Lane,
     gaps: &mut [V::Lane; PAD],
 ) -> u32 {
-    // SAFETY: `GapJob::check` has made sure of whole vectors in every column; the caller
+    // SAFETY: `BoxJob::check` has made sure of whole vectors in every column; the caller
     // promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
-        let limit = V::splat(job.limit);
+        let limit = V::splat(limit);
         let mut near = 0;
         let mut base = 0;
         while base < PAD {
@@ -32,7 +34,7 @@ pub(super) unsafe fn gaps<V: Vector, N: Norm>(
                 let hi = V::load(job.hi.as_ptr().add(at));
                 let q_lo = V::splat(*job.query_lo.get_unchecked(j));
                 let q_hi = V::splat(*job.query_hi.get_unchecked(j));
-                gap = N::step(gap, lo.sub(q_hi).max(q_lo.sub(hi)).max(zero));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q_lo, q_hi));
             }
             near |= gap.le(limit) << base;
             gap.store(gaps.as_mut_ptr().add(base));
@@ -69,7 +71,7 @@ pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
                 let at = j * job.box_stride + job.node;
                 let lo = V::splat(*job.lo.get_unchecked(at));
                 let hi = V::splat(*job.hi.get_unchecked(at));
-                gap = N::step(gap, lo.sub(q).max(q.sub(hi)).max(zero));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
             }
             active |= gap.le(V::load(bounds.add(base))) << base;
             base += V::LANES;
@@ -142,7 +144,7 @@ pub(super) unsafe fn keep<V: Vector, N: Norm, const D: usize>(
                 let at = j * job.box_stride + job.node;
                 let lo = V::splat(*job.lo.get_unchecked(at));
                 let hi = V::splat(*job.hi.get_unchecked(at));
-                gap = N::step(gap, lo.sub(q).max(q.sub(hi)).max(zero));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
             }
             if gap.le(bound) == 0 {
                 base += V::LANES;
