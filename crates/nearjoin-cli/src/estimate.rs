@@ -1,6 +1,6 @@
 //! `nearjoin estimate`: which ε gives how many neighbours, so that nobody guesses ε.
 
-use nearjoin::{EpsJoin, NeighborCurve, PointsBuf};
+use nearjoin::{EpsJoin, NeighborCurve};
 use nearjoin_io::DType;
 
 use crate::args::{self, When};
@@ -35,9 +35,7 @@ pub(crate) fn run(args: &args::Estimate) -> Result {
 }
 
 fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
-    let held = |set| T::held(set).map(PointsBuf::as_points);
-    let Some(left) = held(&sides.left.points) else { return Ok(String::new()) };
-    let right = sides.right.as_ref().and_then(|right| held(&right.points));
+    let (left, right) = sides.points::<T>()?;
     let curve = match &right {
         None => NeighborCurve::of_self(&left, args.metric),
         Some(right) => NeighborCurve::of(&left, right, args.metric),

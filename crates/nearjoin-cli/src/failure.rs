@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something went wrong: exit code 1.
     Failed(String),
+    /// The memory limit is too low: exit code 1.
+    OverLimit(String),
     /// Ctrl-C: exit code 130.
     Interrupted,
     /// The reader of standard output has had enough: exit code 0, and not a word.
@@ -41,7 +43,7 @@ impl Failure {
                 let _ = writeln!(stderr, "error: {message}\n\nFor more information, try '--help'.");
                 ExitCode::from(2)
             }
-            Failure::Failed(message) => {
+            Failure::Failed(message) | Failure::OverLimit(message) => {
                 let _ = writeln!(stderr, "error: {message}");
                 ExitCode::from(1)
             }
@@ -58,6 +60,7 @@ impl From<nearjoin::Error> for Failure {
     fn from(error: nearjoin::Error) -> Self {
         match error {
             nearjoin::Error::Cancelled => Failure::Interrupted,
+            nearjoin::Error::MemoryLimit { .. } => Failure::OverLimit(error.to_string()),
             nearjoin::Error::Epsilon { .. } | nearjoin::Error::Option { .. } => {
                 Failure::Usage(error.to_string())
             }

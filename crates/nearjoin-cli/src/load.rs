@@ -1,6 +1,6 @@
 //! The points of both sides, in one type.
 
-use nearjoin::PointsBuf;
+use nearjoin::{Points, PointsBuf};
 use nearjoin_io::{DType, Loaded, PointSet, ReadOptions, Source};
 
 use crate::failure::{Failure, Result};
@@ -59,6 +59,15 @@ impl Sides {
 
     pub(crate) fn dtype(&self) -> DType {
         self.left.points.dtype()
+    }
+
+    /// The points of each side, in the type that [`Sides::dtype`] says.
+    pub(crate) fn points<T: Held>(&self) -> Result<(Points<'_, T>, Option<Points<'_, T>>)> {
+        fn of<T: Held>(side: &Loaded) -> Result<Points<'_, T>> {
+            let held = T::held(&side.points).map(PointsBuf::as_points);
+            held.ok_or_else(|| Failure::failed("the two sides differ in their type"))
+        }
+        Ok((of(&self.left)?, self.right.as_ref().map(of).transpose()?))
     }
 
     /// Bytes of all coordinates in memory.

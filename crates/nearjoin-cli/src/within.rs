@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nearjoin::{EpsJoin, Metric, PointsBuf};
+use nearjoin::{EpsJoin, Metric};
 use nearjoin_io::write::PairColumns;
 use nearjoin_io::{DType, Loaded};
 
@@ -180,10 +180,8 @@ impl Run<'_> {
     /// An error about memory, with what the limit was cut by.
     fn explained(&self, failure: Failure) -> Failure {
         match (failure, self.args.engine.memory_limit) {
-            (Failure::Failed(message), Some(limit))
-                if self.writer_memory > 0 && message.contains("the memory limit is") =>
-            {
-                Failure::Failed(format!(
+            (Failure::OverLimit(message), Some(limit)) if self.writer_memory > 0 => {
+                Failure::OverLimit(format!(
                     "{message} (of --memory-limit {}, {} are kept for writing)",
                     number::bytes(limit.0),
                     number::bytes(self.writer_memory)
@@ -195,11 +193,12 @@ impl Run<'_> {
 
     fn job<T: Held>(&self, tally: bool) -> Result<Job<'_, T>> {
         let Sides { left, right } = self.sides;
+        let (left_points, right_points) = self.sides.points::<T>()?;
         let ids = |side: &Loaded| side.ids.clone();
         Ok(Job {
             join: self.join.clone(),
-            left: held::<T>(left)?.as_points(),
-            right: right.as_ref().map(held::<T>).transpose()?.map(PointsBuf::as_points),
+            left: left_points,
+            right: right_points,
             columns: PairColumns {
                 left: ids(left),
                 right: ids(right.as_ref().unwrap_or(left)),
@@ -214,9 +213,4 @@ impl Run<'_> {
             board: self.board,
         })
     }
-}
-
-/// The points, which are all of one type.
-fn held<T: Held>(side: &Loaded) -> Result<&PointsBuf<T>> {
-    T::held(&side.points).ok_or_else(|| Failure::failed("the two sides differ in their type"))
 }
