@@ -293,7 +293,9 @@ impl<T: Scalar> KnnPlan<'_, T> {
         let layout = |points| Layout::new(points, Order::Ids(layout(points)?), making);
         let right = layout(self.right.unwrap_or(self.left))?;
         let left = self.right.map(|_| layout(self.left)).transpose()?;
+        let least = right.boxes().map_or(Vec::new(), |boxes| boxes.least_rows(right.ids()));
         Ok(CpuKnn {
+            least,
             pool: &self.pool,
             kernels: NearestKernels::new(self.simd, self.options.metric, self.left.dimension()),
             left,

@@ -40,6 +40,11 @@ pub trait Scalar:
     const ZERO: Self;
     /// Not a number.
     const NAN: Self;
+    /// The largest finite number.
+    const MAX: Self;
+    /// Low bits of a number that a tag may take the place of.
+    #[doc(hidden)]
+    const TAG_BITS: u32;
 
     /// Rounds to nearest, ties to even; overflows to infinity.
     fn from_f64(value: f64) -> Self;
@@ -65,12 +70,18 @@ pub trait Scalar:
     /// The row number that [`from_id`](Scalar::from_id) hid.
     #[doc(hidden)]
     fn as_id(self) -> u32;
+    /// The bits of `self` that are not in `bits`.
+    #[doc(hidden)]
+    fn without_bits(self, bits: Self) -> Self;
+    /// The bits of both.
+    #[doc(hidden)]
+    fn with_bits(self, bits: Self) -> Self;
     /// A `u64` whose unsigned order is the order of the numbers; −0 equals +0.
     fn order_bits(self) -> u64;
 }
 
 macro_rules! scalar {
-    ($t:ident, $bits:ident) => {
+    ($t:ident, $bits:ident, $tag_bits:literal) => {
         impl Scalar for $t {
             const NAME: &'static str = stringify!($t);
             const UNIT_ROUNDOFF: f64 = ($t::EPSILON / 2.0) as f64;
@@ -79,6 +90,8 @@ macro_rules! scalar {
             const NEG_INFINITY: Self = $t::NEG_INFINITY;
             const ZERO: Self = 0.0;
             const NAN: Self = $t::NAN;
+            const MAX: Self = $t::MAX;
+            const TAG_BITS: u32 = $tag_bits;
 
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
@@ -125,6 +138,14 @@ macro_rules! scalar {
                 self.to_bits() as u32
             }
             #[inline(always)]
+            fn without_bits(self, bits: Self) -> Self {
+                $t::from_bits(self.to_bits() & !bits.to_bits())
+            }
+            #[inline(always)]
+            fn with_bits(self, bits: Self) -> Self {
+                $t::from_bits(self.to_bits() | bits.to_bits())
+            }
+            #[inline(always)]
             fn order_bits(self) -> u64 {
                 // Adding zero turns −0 into +0.
                 let bits = (self + 0.0).to_bits();
@@ -139,8 +160,8 @@ macro_rules! scalar {
     };
 }
 
-scalar!(f32, u32);
-scalar!(f64, u64);
+scalar!(f32, u32, 8);
+scalar!(f64, u64, 9);
 
 #[cfg(test)]
 mod tests {

@@ -75,6 +75,17 @@ impl<T: Scalar> Boxes<T> {
         self.levels.len() - 1
     }
 
+    /// The least row of every block, by level. `ids` are the rows of the points.
+    pub(crate) fn least_rows(&self, ids: &[u32]) -> Vec<Vec<u32>> {
+        let least = |rows: &[u32]| rows.iter().copied().fold(u32::MAX, u32::min);
+        let mut levels: Vec<Vec<u32>> = Vec::new();
+        for _ in &self.levels {
+            let below = levels.last().map_or(ids, |level| level);
+            levels.push(below.par_chunks(FAN).with_min_len(1024).map(least).collect());
+        }
+        levels
+    }
+
     /// Number of blocks on a level.
     pub(crate) fn count(&self, level: usize) -> usize {
         self.levels[level].count

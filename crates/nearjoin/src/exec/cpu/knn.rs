@@ -18,7 +18,7 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::kernel::{Hits, LeafJob, NearestKernels, PAD};
+use super::kernel::{Hits, LeafJob, NearestKernels, PAD, Ranks};
 use super::pool::Pool;
 use super::select::{Best, SORTED, largest};
 use super::sort_by_id;
@@ -38,6 +38,8 @@ pub(crate) struct CpuKnn<'a, T> {
     /// None where the right points are joined with themselves.
     pub(crate) left: Option<Layout<'a, T>>,
     pub(crate) right: Layout<'a, T>,
+    /// The least row of every block of the right, by level.
+    pub(crate) least: Vec<Vec<u32>>,
     pub(crate) include_self: bool,
     pub(crate) k: usize,
     /// How distances are computed; its ε is not used.
@@ -59,15 +61,24 @@ type Action<'a, T> =
 /// What a thread keeps from block to block.
 struct Worker<'a, T> {
     work: Work,
+    /// The best as the keys tell them; none for a large k.
+    ranks: Option<Ranks<T>>,
+    /// The best by full comparison.
     best: Best<T>,
+    way: Way,
+    /// Grows where keys leave the answer open, and shrinks with every block.
+    doubt: u32,
     hits: Hits<T>,
     /// The queries, a column of 16 per dimension, and the box around them.
     queries: Vec<T>,
     bound: BoxOf<T>,
     /// What each query's k-th best is at, as the lanes may compare with it.
     bounds: [T; PAD],
-    /// The largest of them.
+    /// The largest of them, and from where on keys do not tell: NaN where they do not matter.
     limit: T,
+    floor: T,
+    /// Whether something was passed over that keys do not tell from the best.
+    open: bool,
     /// The rows of the queries themselves, where they are no neighbours; else one that no
     /// point has.
     own: [u32; PAD],
@@ -76,6 +87,18 @@ struct Worker<'a, T> {
     distances: Vec<Vec<T>>,
     pairs: Vec<(u32, T)>,
 }
+
+/// How the best of a block are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Ranks,
+    Best,
+}
+
+/// Doubt about keys that a block adds which they leave open, and beyond which they are not
+/// tried.
+const DOUBT: u32 = 8;
+const MOST_DOUBT: u32 = 64;
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// The points that ask.
@@ -130,17 +153,45 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             worker.queries[j * PAD..][..PAD].copy_from_slice(column);
         }
         queries.bound(block, &mut worker.bound);
+        let excluded = self.left.is_none() && !self.include_self;
+        worker.doubt = worker.doubt.saturating_sub(1);
+        if worker.doubt < MOST_DOUBT && self.by_ranks(worker, block, excluded) {
+            return;
+        }
+        worker.way = Way::Best;
         let cap = self.cap;
         worker.best.clear(len, cap);
-        worker.limit = cap;
+        (worker.limit, worker.floor) = (cap, T::NAN);
         // A lane without a query compares with NaN, which is never within.
         worker.bounds = core::array::from_fn(|q| if q < len { cap } else { T::NAN });
-        let excluded = self.left.is_none() && !self.include_self;
         let ids = &queries.ids()[block.start as usize..block.end as usize];
         worker.own = [u32::MAX; PAD];
         if excluded {
             worker.own[..len].copy_from_slice(ids);
         }
+        self.search(worker);
+    }
+
+    /// Finds the best of every query of a block by their keys, unless those leave them open.
+    fn by_ranks(&self, worker: &mut Worker<'_, T>, block: &Run, excluded: bool) -> bool {
+        let Some(ranks) = &mut worker.ranks else { return false };
+        let own = if excluded { block.start as usize } else { usize::MAX };
+        ranks.clear(block.len(), self.cap, own);
+        (worker.limit, worker.floor) = ranks.limits();
+        (worker.way, worker.open) = (Way::Ranks, false);
+        self.search(worker);
+        let Some(ranks) = &mut worker.ranks else { return false };
+        for lane in (0..PAD).step_by(self.kernels.lanes()) {
+            self.kernels.merge(ranks, lane);
+        }
+        if worker.open || ranks.is_open(block.len(), self.cap) {
+            worker.doubt += DOUBT;
+            return false;
+        }
+        true
+    }
+
+    fn search(&self, worker: &mut Worker<'_, T>) {
         let Some(boxes) = self.right.boxes() else { return };
         let top = boxes.top();
         self.visit(worker, boxes, top, 0, boxes.count(top));
@@ -175,10 +226,23 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             len += 1;
         }
         for &(gap, node) in &order[..len] {
-            if self.prune && gap > worker.limit {
-                break;
-            }
             let node = first + node;
+            if self.prune {
+                if gap > worker.limit {
+                    break;
+                }
+                if gap >= worker.floor {
+                    worker.open = true;
+                    break;
+                }
+                // As far as the last of every query: a larger row comes after it.
+                if gap == worker.limit
+                    && worker.way == Way::Best
+                    && self.least[level][node] > worker.best.last_row()
+                {
+                    continue;
+                }
+            }
             if level == 0 {
                 self.leaf(worker, boxes.columns(level), node);
             } else {
@@ -195,7 +259,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let first = node * FAN;
         let last = right.len().min(first + FAN);
         let ids = &right.ids()[first..last];
-        let Worker { hits, queries, bounds, best, own, .. } = worker;
+        let Worker { hits, queries, bounds, best, ranks, own, .. } = worker;
         let job = LeafJob {
             coords,
             stride: right.stride(),
@@ -205,16 +269,28 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             box_stride: stride,
             node,
             queries,
-            bounds,
             dim: right.dim(),
         };
         worker.work.tests += (FAN * ids.len()) as u64;
+        if let (Way::Ranks, Some(ranks)) = (worker.way, ranks) {
+            let mut full = self.kernels.rank(&job, ids, ranks);
+            while full != 0 {
+                let lane = full.trailing_zeros() as usize;
+                full &= full - 1;
+                self.kernels.merge(ranks, lane);
+                if !ranks.has_tags(lane) {
+                    ranks.compact(lane..lane + self.kernels.lanes());
+                }
+                (worker.limit, worker.floor) = ranks.limits();
+            }
+            return;
+        }
         if self.k <= SORTED {
             self.kernels.keep(&job, ids, own, &mut best.kept());
             worker.limit = best.limit();
             return;
         }
-        self.kernels.leaf(&job, hits);
+        self.kernels.leaf(&job, bounds, hits);
         if hits.count == 0 {
             return;
         }
@@ -241,12 +317,17 @@ impl<'a, T: Scalar> Worker<'a, T> {
     fn new(join: &CpuKnn<'a, T>) -> Self {
         Worker {
             work: Work::default(),
+            ranks: (join.k <= SORTED && join.prune).then(|| Ranks::new(join.k)),
             best: Best::new(join.k),
+            way: Way::Best,
+            doubt: 0,
             hits: Hits::new(),
             queries: vec![T::ZERO; join.right.dim() * PAD],
             bound: BoxOf::new(),
             bounds: [T::NAN; PAD],
             limit: T::INFINITY,
+            floor: T::NAN,
+            open: false,
             own: [u32::MAX; PAD],
             reporter: Reporter::new(join.monitor),
             rows: vec![Vec::new(); PAD],
@@ -259,7 +340,10 @@ impl<'a, T: Scalar> Worker<'a, T> {
     fn fill(&mut self, join: &CpuKnn<'_, T>, queries: usize, request: Request) {
         for query in 0..queries {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
-            self.best.finish(query, row, distances);
+            match (self.way, &self.ranks) {
+                (Way::Ranks, Some(ranks)) => ranks.finish(query, row, distances),
+                _ => self.best.finish(query, row, distances),
+            }
             self.work.pairs += row.len() as u64;
             if request.sorted {
                 sort_by_id(row, distances, &mut self.pairs);

@@ -1,6 +1,6 @@
 //! The k best candidates of each of 16 queries.
 
-use super::kernel::{Kept, PAD};
+use super::kernel::{Kept, PAD, Ranks, WAITING};
 use crate::scalar::Scalar;
 
 /// Up to this many are kept in order by the lanes; beyond, they are collected.
@@ -24,6 +24,8 @@ pub(crate) struct Best<T> {
     /// Those of query q from `2k · q` on, and how many.
     many: Vec<Near<T>>,
     len: [usize; PAD],
+    /// The largest row among those in the last place, where it is known.
+    last: Option<u32>,
 }
 
 impl<T: Scalar> Best<T> {
@@ -36,12 +38,14 @@ impl<T: Scalar> Best<T> {
             ids: vec![u32::MAX; few * PAD],
             many: vec![(T::ZERO, 0); many * PAD],
             len: [0; PAD],
+            last: None,
         }
     }
 
     /// Forgets all, for so many queries, none of whose neighbours is farther than `cap`.
     pub(crate) fn clear(&mut self, queries: usize, cap: T) {
         self.queries = queries;
+        self.last = None;
         self.len = [0; PAD];
         self.ids.fill(u32::MAX);
         // What comes at exactly the cap still goes before the row that is none. A lane
@@ -52,8 +56,32 @@ impl<T: Scalar> Best<T> {
         }
     }
 
+    /// The largest row in the k-th place of any query: a candidate as far as all of these, with
+    /// a larger row, is among the best of none.
+    pub(crate) fn last_row(&mut self) -> u32 {
+        if let Some(last) = self.last {
+            return last;
+        }
+        let last = if self.k <= SORTED {
+            let rows = &self.ids[(self.k - 1) * PAD..][..self.queries];
+            rows.iter().copied().fold(0, u32::max)
+        } else {
+            let last = |query: usize| {
+                let many = &mut self.many[query * 2 * self.k..][..self.len[query]];
+                match many.len() < self.k {
+                    true => u32::MAX,
+                    false => many.select_nth_unstable_by(self.k - 1, order).1.1,
+                }
+            };
+            (0..self.queries).map(last).fold(0, u32::max)
+        };
+        self.last = Some(last);
+        last
+    }
+
     /// The best, for a kernel.
     pub(crate) fn kept(&mut self) -> Kept<'_, T> {
+        self.last = None;
         Kept { k: self.k, acc: &mut self.acc, ids: &mut self.ids }
     }
 
@@ -66,6 +94,7 @@ impl<T: Scalar> Best<T> {
     /// nothing farther can be among the k best.
     #[inline(always)]
     pub(crate) fn offer(&mut self, query: usize, near: Near<T>) -> Option<T> {
+        self.last = None;
         let (len, room) = (self.len[query], 2 * self.k);
         let many = &mut self.many[query * room..][..room];
         many[len] = near;
@@ -101,6 +130,131 @@ impl<T: Scalar> Best<T> {
         let best = &many[..many.len().min(self.k)];
         ids.extend(best.iter().map(|near| near.1));
         acc.extend(best.iter().map(|near| near.0));
+    }
+}
+
+impl<T: Scalar> Ranks<T> {
+    /// What is farther is not noted: sums that overflow would not leave room for a tag.
+    fn largest() -> T {
+        T::from_f64(T::MAX.to_f64() / 2.0)
+    }
+
+    /// The key without its tag: at most the distance.
+    fn floor(key: T) -> T {
+        key.without_bits(T::from_id(Self::TAGS as u32 - 1))
+    }
+
+    /// Whether a key stands for no candidate.
+    fn is_none(key: T) -> bool {
+        key > Self::largest()
+    }
+
+    /// For the `k` best, 64 at the most.
+    pub(crate) fn new(k: usize) -> Self {
+        let room = k.next_power_of_two().clamp(8, SORTED);
+        Ranks {
+            k,
+            keys: vec![T::MAX; room * PAD],
+            acc: vec![T::MAX; Self::TAGS * PAD],
+            ids: vec![u32::MAX; Self::TAGS * PAD],
+            first: [0; PAD],
+            waiting: [0; PAD],
+            dropped: [T::MAX; PAD],
+            bounds: [T::NEG_INFINITY; PAD],
+            caps: [T::NEG_INFINITY; PAD],
+            own: usize::MAX,
+        }
+    }
+
+    /// Forgets all, for so many queries, none of whose neighbours is farther than `cap`.
+    pub(crate) fn clear(&mut self, queries: usize, cap: T, own: usize) {
+        self.keys.fill(T::MAX);
+        self.acc[..WAITING * PAD].fill(T::MAX);
+        self.first = [0; PAD];
+        self.waiting = [0; PAD];
+        self.dropped = [T::MAX; PAD];
+        let largest = Self::largest();
+        let cap = if cap < largest { cap } else { largest };
+        self.caps = core::array::from_fn(|q| if q < queries { cap } else { T::NEG_INFINITY });
+        self.bounds = self.caps;
+        self.own = own;
+    }
+
+    /// What no candidate beyond can be among the best of any query, and from where on one may
+    /// be as near as a query's last.
+    pub(crate) fn limits(&self) -> (T, T) {
+        let limit = largest(&self.bounds);
+        (limit, Self::floor(limit))
+    }
+
+    /// Whether there are tags left for what may come to wait in some lanes, and after a merge.
+    pub(crate) fn has_tags(&self, lane: usize) -> bool {
+        self.first[lane] + 2 * WAITING <= Self::TAGS
+    }
+
+    /// Notes the best of some lanes anew, and nothing else. None may wait.
+    pub(crate) fn compact(&mut self, lanes: core::ops::Range<usize>) {
+        let room = self.keys.len() / PAD;
+        let mut noted = [(T::ZERO, 0); SORTED];
+        for q in lanes.clone() {
+            for i in 0..room {
+                let tag = self.tag(i, q);
+                noted[i] = (self.acc[tag * PAD + q], self.ids[tag * PAD + q]);
+            }
+            for (i, &(acc, id)) in noted[..room].iter().enumerate() {
+                (self.acc[i * PAD + q], self.ids[i * PAD + q]) = (acc, id);
+                let key = &mut self.keys[i * PAD + q];
+                if !Self::is_none(*key) {
+                    *key = Self::floor(*key).with_bits(T::from_id(i as u32));
+                }
+            }
+            for row in self.acc[room * PAD..].chunks_exact_mut(PAD).take(WAITING) {
+                row[q] = T::MAX;
+            }
+        }
+        self.first[lanes].fill(room);
+    }
+
+    fn tag(&self, rank: usize, query: usize) -> usize {
+        self.keys[rank * PAD + query].as_id() as usize % Self::TAGS
+    }
+
+    /// Whether the keys leave open which are the k best of some query: the next one's differs
+    /// from the last one's in its tag alone, or candidates may be too far to be noted.
+    pub(crate) fn is_open(&self, queries: usize, cap: T) -> bool {
+        let next = self.keys.get(self.k * PAD..).filter(|rest| !rest.is_empty());
+        let next = next.unwrap_or(&self.dropped);
+        let last = &self.keys[(self.k - 1) * PAD..];
+        (0..queries).any(|q| match Self::is_none(last[q]) {
+            true => cap > Self::largest(),
+            false => Self::floor(last[q]) == Self::floor(next[q]),
+        })
+    }
+
+    /// Takes out the best of a query in ascending order: rows and accumulated distances.
+    pub(crate) fn finish(&self, query: usize, ids: &mut Vec<u32>, acc: &mut Vec<T>) {
+        ids.clear();
+        acc.clear();
+        for rank in 0..self.k {
+            if Self::is_none(self.keys[rank * PAD + query]) {
+                break;
+            }
+            let at = self.tag(rank, query) * PAD + query;
+            let near = (self.acc[at], self.ids[at]);
+            // Noted for the sake of another lane.
+            if near.0 > self.caps[query] {
+                continue;
+            }
+            // Almost always the last; not where keys differ in their tags alone.
+            let mut place = ids.len();
+            ids.push(near.1);
+            acc.push(near.0);
+            while place > 0 && order(&near, &(acc[place - 1], ids[place - 1])).is_lt() {
+                ids.swap(place, place - 1);
+                acc.swap(place, place - 1);
+                place -= 1;
+            }
+        }
     }
 }
 

@@ -106,11 +106,11 @@ macro_rules! level {
     ($(#[$features:meta])? $f32:ty, $f64:ty; $exact_f32:ty, $exact_f64:ty) => {
         mod instances {
             use super::*;
-            use crate::exec::cpu::kernel::{generic, nearest};
+            use crate::exec::cpu::kernel::{generic, nearest, ranks};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
                 BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
-                Open, PAD, Piece,
+                Open, PAD, Piece, Ranks,
             };
             use crate::metric::Metric;
 
@@ -175,17 +175,41 @@ macro_rules! level {
             }
             $(#[$features])?
             unsafe fn leaf_f32<N: Norm, const D: usize>(
-                job: &LeafJob<'_, f32>, hits: &mut Hits<f32>,
+                job: &LeafJob<'_, f32>, bounds: &[f32; PAD], hits: &mut Hits<f32>,
             ) {
                 // SAFETY: as above.
-                unsafe { nearest::leaf::<$exact_f32, N, D>(job, hits) }
+                unsafe { nearest::leaf::<$exact_f32, N, D>(job, bounds, hits) }
+            }
+            $(#[$features])?
+            unsafe fn rank_f32<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f32>, ids: &[u32], ranks: &mut Ranks<f32>,
+            ) -> u32 {
+                // SAFETY: as above.
+                unsafe { ranks::rank::<$exact_f32, N, D>(job, ids, ranks) }
+            }
+            $(#[$features])?
+            unsafe fn merge_f32<const ROOM: usize>(ranks: &mut Ranks<f32>, lane: usize) {
+                // SAFETY: as above.
+                unsafe { ranks::merge::<$exact_f32, ROOM>(ranks, lane) }
             }
             $(#[$features])?
             unsafe fn leaf_f64<N: Norm, const D: usize>(
-                job: &LeafJob<'_, f64>, hits: &mut Hits<f64>,
+                job: &LeafJob<'_, f64>, bounds: &[f64; PAD], hits: &mut Hits<f64>,
             ) {
                 // SAFETY: as above.
-                unsafe { nearest::leaf::<$exact_f64, N, D>(job, hits) }
+                unsafe { nearest::leaf::<$exact_f64, N, D>(job, bounds, hits) }
+            }
+            $(#[$features])?
+            unsafe fn rank_f64<N: Norm, const D: usize>(
+                job: &LeafJob<'_, f64>, ids: &[u32], ranks: &mut Ranks<f64>,
+            ) -> u32 {
+                // SAFETY: as above.
+                unsafe { ranks::rank::<$exact_f64, N, D>(job, ids, ranks) }
+            }
+            $(#[$features])?
+            unsafe fn merge_f64<const ROOM: usize>(ranks: &mut Ranks<f64>, lane: usize) {
+                // SAFETY: as above.
+                unsafe { ranks::merge::<$exact_f64, ROOM>(ranks, lane) }
             }
             $(#[$features])?
             unsafe fn keep_f32<N: Norm, const D: usize>(
@@ -243,31 +267,37 @@ macro_rules! level {
             }
 
             macro_rules! nearest_by_dimension {
-                (@@ $gaps:ident, $leaf:ident, $keep:ident, $norm:ty, $d:literal) => {
+                (
+                    @@ $norm:ty, $d:literal,
+                    ($gaps:ident, $leaf:ident, $keep:ident, $rank:ident, $merge:ident, $lanes:expr)
+                ) => {
                     NearestKernels {
                         gaps: $gaps::<$norm>,
                         leaf: $leaf::<$norm, $d>,
                         keep: $keep::<$norm, $d>,
+                        rank: $rank::<$norm, $d>,
+                        merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],
+                        lanes: $lanes,
                     }
                 };
-                (@ $dim:expr, $gaps:ident, $leaf:ident, $keep:ident, $norm:ty) => {
+                (@ $dim:expr, $norm:ty, $kernels:tt) => {
                     match $dim {
-                        1 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 1),
-                        2 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 2),
-                        3 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 3),
-                        4 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 4),
-                        5 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 5),
-                        6 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 6),
-                        7 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 7),
-                        8 => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 8),
-                        _ => nearest_by_dimension!(@@ $gaps, $leaf, $keep, $norm, 0),
+                        1 => nearest_by_dimension!(@@ $norm, 1, $kernels),
+                        2 => nearest_by_dimension!(@@ $norm, 2, $kernels),
+                        3 => nearest_by_dimension!(@@ $norm, 3, $kernels),
+                        4 => nearest_by_dimension!(@@ $norm, 4, $kernels),
+                        5 => nearest_by_dimension!(@@ $norm, 5, $kernels),
+                        6 => nearest_by_dimension!(@@ $norm, 6, $kernels),
+                        7 => nearest_by_dimension!(@@ $norm, 7, $kernels),
+                        8 => nearest_by_dimension!(@@ $norm, 8, $kernels),
+                        _ => nearest_by_dimension!(@@ $norm, 0, $kernels),
                     }
                 };
-                ($metric:expr, $dim:expr, $gaps:ident, $leaf:ident, $keep:ident) => {
+                ($metric:expr, $dim:expr, $kernels:tt) => {
                     match $metric {
-                        Metric::L2 => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, L2),
-                        Metric::L1 => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, L1),
-                        Metric::Linf => nearest_by_dimension!(@ $dim, $gaps, $leaf, $keep, Linf),
+                        Metric::L2 => nearest_by_dimension!(@ $dim, L2, $kernels),
+                        Metric::L1 => nearest_by_dimension!(@ $dim, L1, $kernels),
+                        Metric::Linf => nearest_by_dimension!(@ $dim, Linf, $kernels),
                     }
                 };
             }
@@ -275,13 +305,19 @@ macro_rules! level {
             pub(in crate::exec::cpu::kernel) fn nearest_f32(
                 metric: Metric, dim: usize,
             ) -> NearestKernels<f32> {
-                nearest_by_dimension!(metric, dim, gaps_f32, leaf_f32, keep_f32)
+                nearest_by_dimension!(
+                    metric, dim,
+                    (gaps_f32, leaf_f32, keep_f32, rank_f32, merge_f32, <$exact_f32 as Vector>::LANES)
+                )
             }
 
             pub(in crate::exec::cpu::kernel) fn nearest_f64(
                 metric: Metric, dim: usize,
             ) -> NearestKernels<f64> {
-                nearest_by_dimension!(metric, dim, gaps_f64, leaf_f64, keep_f64)
+                nearest_by_dimension!(
+                    metric, dim,
+                    (gaps_f64, leaf_f64, keep_f64, rank_f64, merge_f64, <$exact_f64 as Vector>::LANES)
+                )
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f32(

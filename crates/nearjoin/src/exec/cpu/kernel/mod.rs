@@ -10,6 +10,7 @@
 mod generic;
 mod level;
 mod nearest;
+mod ranks;
 mod scalar;
 mod vector;
 
@@ -20,6 +21,7 @@ mod avx512;
 
 pub use level::SimdLevel;
 pub(crate) use level::level;
+pub(crate) use ranks::WAITING;
 
 use crate::metric::Metric;
 use crate::points::Points;
@@ -143,9 +145,6 @@ pub(crate) struct LeafJob<'a, T> {
     pub(crate) node: usize,
     /// The queries, a column of 16 per dimension.
     pub(crate) queries: &'a [T],
-    /// Candidates farther from a query than this are of no interest to it. Below 0, or NaN,
-    /// where there is no query.
-    pub(crate) bounds: &'a [T; PAD],
     pub(crate) dim: usize,
 }
 
@@ -181,8 +180,46 @@ pub(crate) struct Kept<'a, T> {
     pub(crate) ids: &'a mut [u32],
 }
 
+/// The best of 16 queries by keys with tags, and the candidates that wait.
+pub(crate) struct Ranks<T> {
+    pub(crate) k: usize,
+    /// The least keys, ascending: the i-th of query q at `16 · i + q`; 8, 16, 32 or 64 of them.
+    /// `MAX`, with or without a tag, where there is none yet.
+    pub(crate) keys: Vec<T>,
+    /// Candidates by tag: the accumulated distance and the row at `16 · tag + q`.
+    pub(crate) acc: Vec<T>,
+    pub(crate) ids: Vec<u32>,
+    /// The first tag of those that wait, the same in all lanes of a register, and how many
+    /// there are. [`WAITING`] rows from there on hold `MAX` where there is none.
+    pub(crate) first: [usize; PAD],
+    pub(crate) waiting: [u32; PAD],
+    /// The least key that was dropped.
+    pub(crate) dropped: [T; PAD],
+    /// What is farther is not among the best; and what was never wanted.
+    pub(crate) bounds: [T; PAD],
+    pub(crate) caps: [T; PAD],
+    /// The position of query 0 among the candidates, where queries are no neighbours of
+    /// their own; else one that no candidate has.
+    pub(crate) own: usize,
+}
+
+impl<T: Scalar> Ranks<T> {
+    /// Tags that there are.
+    pub(crate) const TAGS: usize = 1 << T::TAG_BITS;
+
+    fn check(&self) {
+        assert!(matches!(self.keys.len(), 128 | 256 | 512 | 1024) && self.k > 0);
+        assert!(self.k * PAD <= self.keys.len());
+        assert!(self.acc.len() == Self::TAGS * PAD && self.ids.len() == Self::TAGS * PAD);
+        assert!(self.first.iter().all(|first| first + WAITING <= Self::TAGS));
+        assert!(self.waiting.iter().all(|&rows| rows as usize <= WAITING - PAD));
+    }
+}
+
+type RankFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &mut Ranks<T>) -> u32;
+type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
 type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
-type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &mut Hits<T>);
+type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD], &mut Hits<T>);
 type KeepFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &[u32; PAD], &mut Kept<'_, T>);
 
 /// Every loop that a KNN-join over points of type `T` needs. All compute in the deciding
@@ -192,6 +229,10 @@ pub(crate) struct NearestKernels<T> {
     gaps: GapsFn<T>,
     leaf: LeafFn<T>,
     keep: KeepFn<T>,
+    rank: RankFn<T>,
+    /// For 8, 16, 32 and 64 keys.
+    merge: [MergeFn<T>; 4],
+    lanes: usize,
 }
 
 impl<T: Scalar> NearestKernels<T> {
@@ -208,11 +249,40 @@ impl<T: Scalar> NearestKernels<T> {
         unsafe { (self.gaps)(job, limit, gaps) }
     }
 
-    /// Measures the candidates of a leaf.
-    pub(crate) fn leaf(&self, job: &LeafJob<'_, T>, hits: &mut Hits<T>) {
+    /// Measures the candidates of a leaf. Those farther from a query than its bound are of no
+    /// interest to it; a bound is below 0, or NaN, where there is no query.
+    pub(crate) fn leaf(&self, job: &LeafJob<'_, T>, bounds: &[T; PAD], hits: &mut Hits<T>) {
         job.check();
         // SAFETY: the job is checked; the level is available.
-        unsafe { (self.leaf)(job, hits) }
+        unsafe { (self.leaf)(job, bounds, hits) }
+    }
+
+    /// Notes the candidates of a leaf, named by `ids`. Returns the registers of queries, by
+    /// their first lanes as bits, in which it is time to [`merge`](NearestKernels::merge).
+    pub(crate) fn rank(&self, job: &LeafJob<'_, T>, ids: &[u32], ranks: &mut Ranks<T>) -> u32 {
+        job.check();
+        ranks.check();
+        assert!(ids.len() <= PAD);
+        // SAFETY: the job and the room are checked; the level is available.
+        unsafe { (self.rank)(job, ids, ranks) }
+    }
+
+    /// Merges what waits in one register of queries.
+    pub(crate) fn merge(&self, ranks: &mut Ranks<T>, lane: usize) {
+        let room = ranks.keys.len() / PAD;
+        assert!(lane.is_multiple_of(self.lanes) && lane < PAD);
+        let rows = ranks.waiting[lane..lane + self.lanes].iter().max();
+        let taken = rows.map_or(0, |&rows| (rows as usize).next_multiple_of(room.min(PAD)));
+        // SAFETY: the level is available. Rows up to what is taken, and as many again as must
+        // be made ready, are there.
+        assert!(matches!(room, 8 | 16 | 32 | 64) && (1..=room).contains(&ranks.k));
+        assert!((ranks.first[lane] + taken + WAITING) * PAD <= ranks.acc.len());
+        unsafe { (self.merge[room.trailing_zeros() as usize - 3])(ranks, lane) }
+    }
+
+    /// Queries in a register.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes
     }
 
     /// Puts the candidates of a leaf, named by `ids`, where they belong among the best; each

@@ -54,6 +54,7 @@ pub(super) unsafe fn gaps<V: Vector, N: Norm>(
 #[inline(always)]
 pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
     job: &LeafJob<'_, V::Lane>,
+    bounds: &[V::Lane; PAD],
     hits: &mut Hits<V::Lane>,
 ) {
     let dim = if D == 0 { job.dim } else { D };
@@ -61,7 +62,7 @@ pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
     // and of the queries; the caller promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
-        let (queries, bounds) = (job.queries.as_ptr(), job.bounds.as_ptr());
+        let (queries, bounds) = (job.queries.as_ptr(), bounds.as_ptr());
         let mut active = 0;
         let mut base = 0;
         while base < PAD {
