@@ -1,0 +1,352 @@
+//! The loops that keep the few best candidates of 16 queries without a branch.
+//!
+//! A candidate's *key* is its accumulated distance with the lowest bits replaced by a tag: where
+//! the candidate is noted. So the least and the greater of two keys are one instruction each,
+//! whoever they belong to, and a sorting network orders the candidates of all lanes at once.
+//! Keys that differ only in their tags leave the order open; the caller looks closer.
+
+use super::generic::step_gap;
+use super::vector::{Norm, Vector};
+use super::{LeafJob, PAD, Ranks};
+use crate::scalar::Scalar;
+
+/// Candidates of a query that wait to be merged, when it is time to.
+pub(super) const FULL: usize = 16;
+/// Rows for those that wait: a leaf can come on top.
+pub(crate) const WAITING: usize = FULL + PAD;
+/// Where so few queries of a register may find a neighbour in a leaf, each looks alone.
+const FEW: u32 = 3;
+
+/// Notes the candidates of a leaf for every query that they may be among the best of. Returns
+/// the first lanes of the registers in which it is time to merge, as bits.
+///
+/// ```text
+/// for each register of queries:  active = (distance(q, box) ≤ bound[q])
+///     many:  for each candidate c:  note it for all lanes if distance(q, c) ≤ bound[q] in any
+///     few:   for each active q:  for each candidate c:  note it if distance(q, c) ≤ bound[q]
+/// ```
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
+    job: &LeafJob<'_, V::Lane>,
+    ids: &[u32],
+    ranks: &mut Ranks<V::Lane>,
+) -> u32 {
+    let dim = if D == 0 { job.dim } else { D };
+    // SAFETY: `LeafJob::check` has made sure of 16 candidates in every column, of the box
+    // and of the queries; `Ranks::check` of room for 16 more candidates; the caller promises
+    // the instruction set.
+    unsafe {
+        let zero = V::splat(V::Lane::ZERO);
+        let none = V::splat(V::Lane::MAX);
+        let queries = job.queries.as_ptr();
+        let coords = job.coords.as_ptr().add(job.first);
+        let (noted, names) = (ranks.acc.as_mut_ptr(), ranks.ids.as_mut_ptr());
+        // The candidate `own + q`, if there is one, is query q itself.
+        let own = ranks.own.wrapping_sub(job.first);
+        let mut full = 0;
+        let mut base = 0;
+        while base < PAD {
+            let bound = V::load(ranks.bounds.as_ptr().add(base));
+            let mut held = [zero; HELD];
+            let mut gap = zero;
+            for j in 0..dim {
+                let q = V::load(queries.add(j * PAD + base));
+                if D != 0 {
+                    held[j] = q;
+                }
+                let at = j * job.box_stride + job.node;
+                let lo = V::splat(*job.lo.get_unchecked(at));
+                let hi = V::splat(*job.hi.get_unchecked(at));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
+            }
+            let mut active = gap.le(bound);
+            if active == 0 {
+                base += V::LANES;
+                continue;
+            }
+            let waiting = ranks.waiting.get_unchecked_mut(base..base + V::LANES);
+            let first = *ranks.first.get_unchecked(base);
+            let mut most = 0;
+            for &rows in waiting.iter() {
+                most = if rows > most { rows } else { most };
+            }
+            if active.count_ones() > FEW {
+                let mut at = (first + most as usize) * PAD + base;
+                for (c, &id) in ids.iter().enumerate() {
+                    let mut acc = zero;
+                    for j in 0..dim {
+                        let q = if D != 0 { held[j] } else { V::load(queries.add(j * PAD + base)) };
+                        acc = N::step(acc, q.sub(V::splat(*coords.add(j * job.stride + c))));
+                    }
+                    let me = c.wrapping_sub(own).wrapping_sub(base);
+                    if me < V::LANES {
+                        acc = V::select(1 << me, none, acc);
+                    }
+                    // Written in any case; what no lane wants, the next one overwrites.
+                    acc.store(noted.add(at));
+                    V::store_labels(V::splat_label(id), names.add(at));
+                    at += PAD * usize::from(acc.le(bound) != 0);
+                }
+                none.store(noted.add(at));
+                most = ((at - base) / PAD - first) as u32;
+                waiting.fill(most);
+            } else {
+                while active != 0 {
+                    let lane = active.trailing_zeros() as usize;
+                    active &= active - 1;
+                    let query = base + lane;
+                    let bound = V::splat(*ranks.bounds.get_unchecked(query));
+                    let mut here = [V::Lane::ZERO; PAD];
+                    let mut found = 0;
+                    let mut some = 0;
+                    while some < PAD {
+                        let mut acc = zero;
+                        for j in 0..dim {
+                            let x = V::load(coords.add(j * job.stride + some));
+                            acc = N::step(acc, V::splat(*queries.add(j * PAD + query)).sub(x));
+                        }
+                        acc.store(here.as_mut_ptr().add(some));
+                        found |= acc.le(bound) << some;
+                        some += V::LANES;
+                    }
+                    found &= ((1u64 << ids.len()) - 1) as u32;
+                    let me = own.wrapping_add(query);
+                    if me < PAD {
+                        found &= !(1 << me);
+                    }
+                    let rows = waiting.get_unchecked_mut(lane);
+                    while found != 0 {
+                        let c = found.trailing_zeros() as usize;
+                        found &= found - 1;
+                        let at = (first + *rows as usize) * PAD + query;
+                        *noted.add(at) = *here.get_unchecked(c);
+                        *names.add(at) = *ids.get_unchecked(c);
+                        *rows += 1;
+                    }
+                    most = if *rows > most { *rows } else { most };
+                }
+            }
+            full |= u32::from(most as usize >= FULL) << base;
+            base += V::LANES;
+        }
+        full
+    }
+}
+
+/// Dimensions of which the queries are held in registers.
+const HELD: usize = 8;
+
+/// Puts the least and the greater of two keys in order, pair by pair.
+macro_rules! exchange {
+    ($v:ident: $($a:literal $b:literal),*) => {
+        $(
+            let (x, y) = ($v[$a], $v[$b]);
+            $v[$a] = x.min(y);
+            $v[$b] = x.max(y);
+        )*
+    };
+}
+
+/// Sorts 8 registers, lane by lane: a network of 19 exchanges.
+#[inline(always)]
+unsafe fn sort_8<V: Vector>(v: &mut [V; PAD]) {
+    // SAFETY: the caller promises the instruction set.
+    unsafe {
+        exchange!(v: 0 2, 1 3, 4 6, 5 7);
+        exchange!(v: 0 4, 1 5, 2 6, 3 7);
+        exchange!(v: 0 1, 2 3, 4 5, 6 7);
+        exchange!(v: 2 4, 3 5);
+        exchange!(v: 1 4, 3 6);
+        exchange!(v: 1 2, 3 4, 5 6);
+    }
+}
+
+/// Sorts 16 registers, lane by lane: a network of 61 exchanges in nine layers.
+#[inline(always)]
+unsafe fn sort_16<V: Vector>(v: &mut [V; PAD]) {
+    // SAFETY: the caller promises the instruction set.
+    unsafe {
+        exchange!(v: 0 5, 1 4, 2 12, 3 13, 6 7, 8 9, 10 15, 11 14);
+        exchange!(v: 0 2, 1 10, 3 6, 4 7, 5 14, 8 11, 9 12, 13 15);
+        exchange!(v: 0 8, 1 3, 2 11, 4 13, 5 9, 6 10, 7 15, 12 14);
+        exchange!(v: 0 1, 2 4, 3 8, 5 6, 7 12, 9 10, 11 13, 14 15);
+        exchange!(v: 1 3, 2 5, 4 8, 6 9, 7 11, 10 13, 12 14);
+        exchange!(v: 1 2, 3 5, 4 11, 6 8, 7 9, 10 12, 13 14);
+        exchange!(v: 2 3, 4 5, 6 7, 8 9, 10 11, 12 13);
+        exchange!(v: 4 6, 5 7, 8 10, 9 11);
+        exchange!(v: 3 4, 5 6, 7 8, 9 10, 11 12);
+    }
+}
+
+/// Sorts a bitonic sequence of 8 registers, from `at` on.
+#[inline(always)]
+unsafe fn smooth_8<V: Vector>(v: &mut [V; PAD]) {
+    // SAFETY: the caller promises the instruction set.
+    unsafe {
+        exchange!(v: 0 4, 1 5, 2 6, 3 7);
+        exchange!(v: 0 2, 1 3, 4 6, 5 7);
+        exchange!(v: 0 1, 2 3, 4 5, 6 7);
+    }
+}
+
+/// Sorts a bitonic sequence of 16 registers.
+#[inline(always)]
+unsafe fn smooth_16<V: Vector>(v: &mut [V; PAD]) {
+    // SAFETY: the caller promises the instruction set.
+    unsafe {
+        exchange!(v: 0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15);
+        exchange!(v: 0 4, 1 5, 2 6, 3 7, 8 12, 9 13, 10 14, 11 15);
+        exchange!(v: 0 2, 1 3, 4 6, 5 7, 8 10, 9 11, 12 14, 13 15);
+        exchange!(v: 0 1, 2 3, 4 5, 6 7, 8 9, 10 11, 12 13, 14 15);
+    }
+}
+
+/// Merges the waiting candidates of a register of queries into their best, and tightens the
+/// bounds.
+///
+/// ```text
+/// for each 16 (8) that wait:  sort their keys
+///     the last 16 (8) of the best:  the lesser of each and of the sorted keys backwards
+///     the best are bitonic now: smooth them
+/// bound[q] = the k-th key, all tags included
+/// ```
+/// What is dropped is remembered by its least key.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+pub(super) unsafe fn merge<V: Vector, const ROOM: usize>(ranks: &mut Ranks<V::Lane>, base: usize) {
+    let group = if ROOM == 8 { 8 } else { 16 };
+    // SAFETY: `Ranks::check` has made sure of the rows; the caller promises the instruction
+    // set.
+    unsafe {
+        let tags = V::splat(V::Lane::from_id((1 << V::Lane::TAG_BITS) - 1));
+        let none = V::splat(V::Lane::MAX);
+        let first = ranks.first[base];
+        let rows = ranks.waiting[base..base + V::LANES].iter().fold(0, |a, &b| a.max(b)) as usize;
+        let keys = ranks.keys.as_mut_ptr().add(base);
+        let noted = ranks.acc.as_mut_ptr().add(base);
+        let mut dropped = V::load(ranks.dropped.as_ptr().add(base));
+        let mut row = first;
+        while row < first + rows {
+            let mut new = [none; PAD];
+            for i in 0..group {
+                let tag = V::splat(V::Lane::from_id((row + i) as u32));
+                new[i] = V::load(noted.add((row + i) * PAD)).without_bits(tags).with_bits(tag);
+            }
+            if ROOM == 8 {
+                sort_8(&mut new);
+            } else {
+                sort_16(&mut new);
+            }
+            let tail = keys.add((ROOM - group) * PAD);
+            let mut best = [none; PAD];
+            for i in 0..group {
+                let (old, new) = (V::load(tail.add(i * PAD)), new[group - 1 - i]);
+                best[i] = old.min(new);
+                dropped = dropped.min(old.max(new));
+            }
+            if ROOM == 8 {
+                smooth_8(&mut best);
+            } else if ROOM == 16 {
+                smooth_16(&mut best);
+            }
+            for i in 0..group {
+                best[i].store(tail.add(i * PAD));
+            }
+            if ROOM > 16 {
+                smooth::<V, ROOM>(keys);
+            }
+            row += group;
+        }
+        dropped.store(ranks.dropped.as_mut_ptr().add(base));
+        let bound = V::load(keys.add((ranks.k - 1) * PAD)).with_bits(tags);
+        bound
+            .min(V::load(ranks.caps.as_ptr().add(base)))
+            .store(ranks.bounds.as_mut_ptr().add(base));
+        // As many rows as were taken are made ready for others.
+        for at in first + WAITING..row + WAITING {
+            none.store(noted.add(at * PAD));
+        }
+        ranks.first[base..base + V::LANES].fill(row);
+        ranks.waiting[base..base + V::LANES].fill(0);
+    }
+}
+
+/// Sorts a bitonic sequence of `ROOM` keys in memory.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+unsafe fn smooth<V: Vector, const ROOM: usize>(keys: *mut V::Lane) {
+    // SAFETY: as for `merge`.
+    unsafe {
+        let mut distance = ROOM / 2;
+        while distance >= PAD {
+            let mut at = 0;
+            while at < ROOM {
+                for i in at..at + distance {
+                    let (low, high) = (keys.add(i * PAD), keys.add((i + distance) * PAD));
+                    let (x, y) = (V::load(low), V::load(high));
+                    x.min(y).store(low);
+                    x.max(y).store(high);
+                }
+                at += 2 * distance;
+            }
+            distance /= 2;
+        }
+        let mut at = 0;
+        while at < ROOM {
+            let mut chunk = [V::splat(V::Lane::ZERO); PAD];
+            for i in 0..PAD {
+                chunk[i] = V::load(keys.add((at + i) * PAD));
+            }
+            smooth_16(&mut chunk);
+            for i in 0..PAD {
+                chunk[i].store(keys.add((at + i) * PAD));
+            }
+            at += PAD;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scalar::Array;
+    use super::*;
+
+    type Lanes = Array<f32, true>;
+
+    /// A network that sorts every sequence of zeros and ones sorts everything.
+    fn sorts_bits(
+        len: usize,
+        sort: unsafe fn(&mut [Lanes; PAD]),
+        inputs: impl Iterator<Item = u32>,
+    ) {
+        for bits in inputs {
+            // SAFETY: plain loops run everywhere.
+            unsafe {
+                let mut v = [Lanes::splat(9.0); PAD];
+                for (i, v) in v.iter_mut().enumerate().take(len) {
+                    *v = Lanes::splat((bits >> i & 1) as f32);
+                }
+                sort(&mut v);
+                assert!(v.windows(2).all(|pair| pair[1].lt(pair[0]) == 0), "{bits:b}");
+            }
+        }
+    }
+
+    #[test]
+    fn networks_sort() {
+        sorts_bits(8, sort_8, 0..1 << 8);
+        sorts_bits(16, sort_16, 0..1 << 16);
+    }
+
+    #[test]
+    fn networks_smooth_what_rises_and_falls() {
+        let bitonic = |len: u32| {
+            (0..len).flat_map(move |from| {
+                (from..=len).map(move |to| ((1u32 << to) - 1) >> from << from)
+            })
+        };
+        sorts_bits(8, smooth_8, bitonic(8));
+        sorts_bits(16, smooth_16, bitonic(16));
+    }
+}
