@@ -6,21 +6,20 @@
 //! ```
 
 mod args;
+mod epsilon;
 mod machine;
 mod once;
-mod ours;
 mod peers;
 mod report;
-mod scaling;
 mod table;
 mod workload;
 
 use std::process::ExitCode;
 
 use crate::args::{Options, Section};
+use crate::epsilon::Comparison;
 use crate::machine::Machine;
 use crate::peers::Python;
-use crate::report::Comparison;
 
 /// Errors are for reading: this is a program, not a library.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -43,7 +42,7 @@ fn run(options: Options) -> Result<bool> {
         return Ok(true);
     }
     if let Some(case) = options.once {
-        println!("{}", once::Once::here(&case.workload(options.points))?);
+        println!("{}", epsilon::once(case, options.points)?);
         return Ok(true);
     }
 
@@ -59,7 +58,7 @@ fn run(options: Options) -> Result<bool> {
                 agree &= comparison.agree();
                 comparison.to_string()
             }
-            Section::Scaling => scaling::run(&options)?,
+            Section::Scaling => epsilon::scaling::run(&options)?,
             Section::Memory => once::memory(&options)?,
         };
         println!("{text}");

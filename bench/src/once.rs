@@ -9,12 +9,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use nearjoin::Strategy;
+use nearjoin::{Stats, Strategy};
 
 use crate::Result;
 use crate::args::Options;
 use crate::machine::process_memory;
-use crate::ours;
 use crate::table::{Table, grouped, mebibytes, seconds};
 use crate::workload::{Case, Workload};
 
@@ -34,18 +33,16 @@ pub(crate) struct Once {
 }
 
 impl Once {
-    /// One CSR call, or one count where the case allows no more, in this process.
-    pub(crate) fn here(workload: &Workload) -> Result<Self> {
+    /// One call in this process.
+    pub(crate) fn here(
+        workload: &Workload,
+        call: impl FnOnce(&Workload) -> Result<(f64, Stats)>,
+    ) -> Result<Self> {
         // Forget the peak that making the points left; where the system does not allow
         // it, the peak is an upper bound.
         let _ = fs::write("/proc/self/clear_refs", "5");
         let before = process_memory("VmRSS").unwrap_or(0);
-        let (seconds, stats) = if workload.case.count_only() {
-            ours::count(&workload.data, workload)?
-        } else {
-            let (seconds, stats, _csr) = ours::csr(&workload.data, workload)?;
-            (seconds, stats)
-        };
+        let (seconds, stats) = call(workload)?;
         Ok(Once {
             seconds,
             pairs: stats.pairs,
@@ -148,7 +145,7 @@ mod tests {
     #[test]
     fn a_line_comes_back() {
         let case = Case::named("uniform3").unwrap();
-        let once = Once::here(&case.workload(Some(1000))).unwrap();
+        let once = crate::epsilon::once(case, Some(1000)).unwrap();
         assert_eq!(once, once.to_string().parse().unwrap());
         assert!("1 2 3".parse::<Once>().is_err());
     }

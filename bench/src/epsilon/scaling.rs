@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::args::Options;
-use crate::ours;
+use crate::epsilon::ours;
 use crate::table::{Table, grouped, seconds};
 use crate::workload::Workload;
 
