@@ -1,11 +1,12 @@
-"""Times scipy and scikit-learn on points that nearjoin-bench wrote.
+"""Times scipy, scikit-learn and pykdtree on points that nearjoin-bench wrote.
 
-usage: peers.py FILE POINTS DIMENSION EPS [--reps R]
-                [--query-pairs] [--query-ball-point] [--sklearn]
+usage: peers.py FILE POINTS DIMENSION PEER VALUE [--reps R] [--distances FILE]
 
-FILE holds little-endian f64, row-major. One JSON object per line and peer: its name, the
-best time in seconds with the tree's build included, and the ordered pairs it found, no
-point with itself. Freeing an answer is outside the time.
+FILE holds little-endian f64, row-major. PEER is one of WITHIN, and VALUE then ε, or one of
+NEAREST, and VALUE then k. Prints a JSON object: the best time in seconds with the tree's build
+included, and what was found. For ε that is the ordered pairs, no point with itself; for k the
+largest share by which a distance differs from those of --distances, of the same layout, k to
+a row. Freeing an answer is outside the time.
 """
 
 import argparse
@@ -36,16 +37,83 @@ def sklearn_graph(points, eps):
     return radius_neighbors_graph(points, eps, mode="connectivity", n_jobs=-1)
 
 
-# Name, call, and how many ordered pairs its answer stands for.
-PEERS = {
-    "query_pairs": ("scipy query_pairs", query_pairs, lambda found, n: 2 * len(found)),
-    "query_ball_point": (
-        "scipy query_ball_point",
-        query_ball_point,
-        lambda found, n: sum(map(len, found)) - n,
-    ),
-    "sklearn": ("scikit-learn", sklearn_graph, lambda found, n: found.nnz),
+# The call, and how many ordered pairs its answer stands for.
+WITHIN = {
+    "query-pairs": (query_pairs, lambda found, n: 2 * len(found)),
+    "query-ball-point": (query_ball_point, lambda found, n: sum(map(len, found)) - n),
+    "sklearn-graph": (sklearn_graph, lambda found, n: found.nnz),
 }
+
+
+# Of the nearest, one more is asked for: the point itself is one of them. A call gives the
+# points that its rows belong to (None: all in their order), distances and ids.
+
+
+def scipy_query(points, k):
+    """As people call it, on all cores."""
+    from scipy.spatial import cKDTree
+
+    return None, *cKDTree(points).query(points, k + 1, workers=-1)
+
+
+def quick_tree(points):
+    """The tree that is built soonest, and is asked no slower."""
+    from scipy.spatial import cKDTree
+
+    return cKDTree(points, balanced_tree=False, compact_nodes=False)
+
+
+def scipy_tree_order(points, k):
+    """Queries in the order of the leaves find in the cache what the last one left there."""
+    tree = quick_tree(points)
+    return tree.indices, *tree.query(points[tree.indices], k + 1, workers=-1)
+
+
+def pykdtree_query(points, k):
+    """As people call it, on all cores."""
+    from pykdtree.kdtree import KDTree
+
+    return None, *KDTree(points).query(points, k + 1)
+
+
+def pykdtree_tree_order(points, k):
+    """It does not tell the order of its leaves; that of another tree serves as well."""
+    from pykdtree.kdtree import KDTree
+
+    order = quick_tree(points).indices
+    return order, *KDTree(points).query(points[order], k + 1)
+
+
+def sklearn_nearest(points, k, algorithm):
+    from sklearn.neighbors import NearestNeighbors
+
+    model = NearestNeighbors(n_neighbors=k + 1, algorithm=algorithm, n_jobs=-1)
+    return None, *model.fit(points).kneighbors(points)
+
+
+NEAREST = {
+    "scipy": scipy_query,
+    "scipy-tree-order": scipy_tree_order,
+    "pykdtree": pykdtree_query,
+    "pykdtree-tree-order": pykdtree_tree_order,
+    "sklearn-tree": lambda points, k: sklearn_nearest(points, k, "kd_tree"),
+    "sklearn-brute": lambda points, k: sklearn_nearest(points, k, "brute"),
+}
+
+
+def difference(found, expected):
+    """The largest share by which a distance differs. Rows begin with the point itself."""
+    order, distances, _ = found
+    assert distances.shape == (expected.shape[0], expected.shape[1] + 1)
+    worst = 0.0
+    for start in range(0, len(distances), 100_000):
+        part = slice(start, start + 100_000)
+        theirs = distances[part, 1:]
+        ours = expected[part] if order is None else expected[order[part]]
+        gap = np.abs(theirs - ours)
+        share = np.divide(gap, np.maximum(theirs, ours), out=np.zeros_like(gap), where=gap != 0)
+        worst = max(worst, float(np.nan_to_num(share, nan=np.inf).max()))
+    return worst
 
 
 def main():
@@ -53,27 +121,34 @@ def main():
     parser.add_argument("file")
     parser.add_argument("points", type=int)
     parser.add_argument("dimension", type=int)
-    parser.add_argument("eps", type=float)
+    parser.add_argument("peer", choices=[*WITHIN, *NEAREST])
+    parser.add_argument("value", type=float)
     parser.add_argument("--reps", type=int, default=1)
-    for flag in PEERS:
-        parser.add_argument("--" + flag.replace("_", "-"), action="store_true")
+    parser.add_argument("--distances")
     args = parser.parse_args()
 
     points = np.fromfile(args.file, dtype="<f8").reshape(args.points, args.dimension)
-    for flag, (name, call, ordered_pairs) in PEERS.items():
-        if not getattr(args, flag):
-            continue
-        # Imports and thread pools are not part of the time.
-        call(points[:100], args.eps)
-        best = None
-        for _ in range(args.reps):
-            start = time.perf_counter()
-            found = call(points, args.eps)
-            seconds = time.perf_counter() - start
-            best = seconds if best is None else min(best, seconds)
-            pairs = int(ordered_pairs(found, args.points))
-            del found
-        print(json.dumps({"peer": name, "seconds": best, "pairs": pairs}), flush=True)
+    if args.peer in WITHIN:
+        call, ordered_pairs = WITHIN[args.peer]
+        value = args.value
+        judge = lambda found: int(ordered_pairs(found, args.points))
+    else:
+        call = NEAREST[args.peer]
+        value = int(args.value)
+        expected = np.fromfile(args.distances, dtype="<f8").reshape(args.points, value)
+        judge = lambda found: difference(found, expected)
+
+    # Imports and thread pools are not part of the time.
+    call(points[:100], value)
+    best = None
+    for _ in range(args.reps):
+        start = time.perf_counter()
+        answer = call(points, value)
+        seconds = time.perf_counter() - start
+        best = seconds if best is None else min(best, seconds)
+        found = judge(answer)
+        del answer
+    print(json.dumps({"seconds": best, "found": found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,35 +2,62 @@
 
 use std::path::PathBuf;
 
-use crate::workload::{CASES, Case};
+use crate::workload::{Case, EPS_CASES, KNN_CASES};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
-usage: nearjoin-bench [--compare] [--scaling] [--memory] [options]
+usage: nearjoin-bench [--knn] [--compare] [--scaling] [--memory] [options]
+
+joins
+  (default)         the ε-join
+  --knn             the KNN-join
 
 sections (default: --compare)
   --compare         every engine on the chosen cases
-  --scaling         nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to 10⁷
-                    points; with --points N, up to N
-  --memory          peak memory of one CSR call (one count for `clustered`), each case in
-                    a process of its own
+  --scaling         ε-join: nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to
+                    10⁷ points; with --points N, up to N
+  --memory          peak memory of one call for the whole answer (one count for
+                    `clustered`), each case in a process of its own
 
 options
-  --cases a,b,c     of uniform2, uniform3, uniform4, uniform6, exponential2, clustered
-                    (default: all)
-  --points N        points of a case (default 2e6; clustered has 5 for every 2 of them).
-                    ε is scaled so that the number of neighbours stays; not for clustered
-  --reps R          calls of nearjoin of which the best counts (default 5)
-  --peers a,b       of kiddo, rstar, scipy, sklearn, or none (default: all)
+  --cases a,b,c     (default: all of the join)
+                    ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
+                    KNN-join: uniform2-k8, uniform2-k32, uniform4-k8, exponential4-k8,
+                    uniform6-k8, clustered-k8, uniform64-k10
+  --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
+                    them, uniform64-k10 1 for every 20). ε is scaled so that the number
+                    of neighbours stays; not for clustered
+  --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
+                    KNN-join of which they take over a minute
+  --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join) and pykdtree (KNN-join), or
+                    none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
-  --python PATH     the interpreter with numpy, scipy and scikit-learn (default python3)
+  --python PATH     the interpreter with numpy, scipy, scikit-learn and pykdtree
+                    (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
   --help            this text
 ";
+
+/// Which join is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    Eps,
+    Knn,
+}
+
+impl Join {
+    /// The names of its cases.
+    pub(crate) fn case_names(self) -> Vec<&'static str> {
+        match self {
+            Join::Eps => EPS_CASES.iter().map(|case| case.name).collect(),
+            Join::Knn => KNN_CASES.iter().map(|case| case.name).collect(),
+        }
+    }
+}
 
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +74,19 @@ pub(crate) struct Peers {
     pub(crate) rstar: bool,
     pub(crate) scipy: bool,
     pub(crate) sklearn: bool,
+    pub(crate) pykdtree: bool,
 }
 
 /// Everything the command line says.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) help: bool,
-    pub(crate) once: Option<&'static Case>,
+    pub(crate) join: Join,
+    /// The name of a case.
+    pub(crate) once: Option<String>,
     pub(crate) sections: Vec<Section>,
-    pub(crate) cases: Vec<&'static Case>,
+    /// The names of the chosen cases.
+    pub(crate) cases: Vec<String>,
     pub(crate) points: Option<usize>,
     pub(crate) reps: usize,
     pub(crate) peers: Peers,
@@ -67,17 +98,28 @@ pub(crate) struct Options {
     pub(crate) command: String,
 }
 
+impl Options {
+    /// Those of some cases that are chosen.
+    pub(crate) fn chosen<Ask>(
+        &self,
+        cases: &'static [Case<Ask>],
+    ) -> impl Iterator<Item = &'static Case<Ask>> {
+        cases.iter().filter(|case| self.cases.iter().any(|name| name == case.name))
+    }
+}
+
 /// Reads the arguments that follow the program's name.
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, String> {
     let args: Vec<String> = args.into_iter().collect();
     let mut options = Options {
         help: false,
+        join: Join::Eps,
         once: None,
         sections: Vec::new(),
-        cases: CASES.iter().collect(),
+        cases: Vec::new(),
         points: None,
         reps: 5,
-        peers: Peers { kiddo: true, rstar: true, scipy: true, sklearn: true },
+        peers: Peers { kiddo: true, rstar: true, scipy: true, sklearn: true, pykdtree: true },
         peer_reps: 1,
         slow_peers: false,
         python: "python3".into(),
@@ -95,11 +137,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
         };
         match name {
             "--help" | "-h" => options.help = true,
+            "--knn" => options.join = Join::Knn,
             "--compare" => options.sections.push(Section::Compare),
             "--scaling" => options.sections.push(Section::Scaling),
             "--memory" => options.sections.push(Section::Memory),
-            "--once" => options.once = Some(case(&value()?)?),
-            "--cases" => options.cases = value()?.split(',').map(case).collect::<Result<_, _>>()?,
+            "--once" => options.once = Some(value()?),
+            "--cases" => options.cases = value()?.split(',').map(String::from).collect(),
             "--points" => options.points = Some(number(name, &value()?)?),
             "--reps" => options.reps = number(name, &value()?)?,
             "--peers" => options.peers = peers(&value()?)?,
@@ -113,14 +156,19 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.sections.is_empty() {
         options.sections.push(Section::Compare);
     }
+    let known = options.join.case_names();
+    if let Some(name) =
+        options.cases.iter().chain(&options.once).find(|name| !known.contains(&&name[..]))
+    {
+        return Err(format!("this join has no case {name:?}; there are {}", known.join(", ")));
+    }
+    if options.cases.is_empty() {
+        options.cases = known.into_iter().map(String::from).collect();
+    }
+    if options.join == Join::Knn && options.sections.contains(&Section::Scaling) {
+        return Err("--scaling is for the ε-join, not for --knn".into());
+    }
     Ok(options)
-}
-
-fn case(name: &str) -> Result<&'static Case, String> {
-    Case::named(name).ok_or_else(|| {
-        let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-        format!("no case {name:?}; there are {}", known.join(", "))
-    })
 }
 
 fn peers(list: &str) -> Result<Peers, String> {
@@ -132,7 +180,11 @@ fn peers(list: &str) -> Result<Peers, String> {
             "rstar" => peers.rstar = true,
             "scipy" => peers.scipy = true,
             "sklearn" => peers.sklearn = true,
-            _ => return Err(format!("no peer {name:?}; there are kiddo, rstar, scipy, sklearn")),
+            "pykdtree" => peers.pykdtree = true,
+            _ => {
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree";
+                return Err(format!("no peer {name:?}; there are {known}"));
+            }
         }
     }
     Ok(peers)
@@ -171,8 +223,33 @@ mod tests {
     }
 
     #[test]
+    fn cases_are_those_of_the_join() {
+        let options = parsed("--cases uniform2-k8 --knn").unwrap();
+        assert_eq!(options.join, Join::Knn);
+        assert_eq!(options.chosen(KNN_CASES).count(), 1);
+        assert_eq!(parsed("").unwrap().chosen(EPS_CASES).count(), EPS_CASES.len());
+    }
+
+    #[test]
+    fn the_help_names_every_case() {
+        for name in [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names) {
+            assert!(HELP.contains(name), "{name}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
-        for line in ["--frob", "--reps", "--reps 0", "--points 1.5", "--cases none", "--peers a"] {
+        for line in [
+            "--frob",
+            "--reps",
+            "--reps 0",
+            "--points 1.5",
+            "--cases none",
+            "--peers a",
+            "--cases uniform2-k8",
+            "--knn --once uniform2",
+            "--knn --scaling",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -11,11 +11,12 @@ use crate::once::Once;
 use crate::peers::{self, Answer, Outcome, Peer, Python};
 use crate::report::{Beside, peers_table};
 use crate::table::{Table, grouped, seconds, times};
-use crate::workload::{Case, Workload};
+use crate::workload::EPS_CASES;
 use ours::Ours;
 
-/// One CSR call, or one count where the case allows no more.
-pub(crate) fn once(case: &'static Case, points: Option<usize>) -> Result<Once> {
+/// One CSR call on the case of this name, or one count where the case allows no more.
+pub(crate) fn once(name: &str, points: Option<usize>) -> Result<Once> {
+    let case = EPS_CASES.iter().find(|case| case.name == name).ok_or("no such case")?;
     Once::here(&case.workload(points), |workload| match case.count_only() {
         true => ours::count(&workload.data, workload),
         false => ours::csr(&workload.data, workload).map(|(seconds, stats, _)| (seconds, stats)),
@@ -32,7 +33,7 @@ struct Row {
     points: usize,
     eps: f64,
     ours: Ours,
-    peers: Vec<Peer>,
+    peers: Vec<Peer<u64>>,
 }
 
 /// Every engine on every chosen case.
@@ -46,12 +47,12 @@ impl Comparison {
     /// Runs it all.
     pub(crate) fn run(options: &Options, python: &Python) -> Result<Self> {
         let mut rows = Vec::new();
-        for case in &options.cases {
+        for case in options.chosen(EPS_CASES) {
             let workload = case.workload(options.points);
             eprintln!("{}: nearjoin", case.name);
             let ours = Ours::measure(&workload, options)?;
-            let peers = peers::run(&workload, ours.pairs, options, python)?;
-            let Workload { points, eps, .. } = workload;
+            let peers = peers::within(&workload, ours.pairs, options, python)?;
+            let (points, eps) = (workload.points, workload.eps());
             rows.push(Row { name: case.name, points, eps, ours, peers });
         }
         Ok(Comparison { reps: options.reps, peer_reps: options.peer_reps, rows })
@@ -128,7 +129,7 @@ impl Row {
     /// The largest difference of a peer that ran.
     fn worst(&self) -> f64 {
         let ran = self.peers.iter().filter_map(|peer| match &peer.outcome {
-            Outcome::Ran(timed) => Some(self.difference(timed.pairs).abs()),
+            Outcome::Ran(timed) => Some(self.difference(timed.found).abs()),
             Outcome::Skipped(_) => None,
         });
         ran.fold(0.0, f64::max)
@@ -141,9 +142,9 @@ impl Row {
             let name = format!("`{}`, {}", self.name, peer.name);
             match &peer.outcome {
                 Outcome::Skipped(reason) => notes.push(format!("{name}: skipped, {reason}.")),
-                Outcome::Ran(timed) if timed.pairs != self.ours.pairs => {
-                    let pairs = grouped(timed.pairs);
-                    let share = self.difference(timed.pairs);
+                Outcome::Ran(timed) if timed.found != self.ours.pairs => {
+                    let pairs = grouped(timed.found);
+                    let share = self.difference(timed.found);
                     let verdict = match share.abs() <= ROUNDING {
                         true => "within rounding at ε",
                         false => "**WRONG: more than rounding explains**",
@@ -204,7 +205,7 @@ mod tests {
     fn compared(pairs: u64) -> Comparison {
         let strategy = Strategy::Grid;
         let ours = Ours { pairs: 10_000_000, strategy, count: 1.0, csr: None, first: 2.0 };
-        let outcome = Outcome::Ran(Timed { seconds: 3.0, pairs });
+        let outcome = Outcome::Ran(Timed { seconds: 3.0, found: pairs });
         let peers = vec![Peer { name: "peer", answer: Answer::Count, outcome }];
         let row = Row { name: "case", points: 10, eps: 1.0, ours, peers };
         Comparison { reps: 1, peer_reps: 1, rows: vec![row] }

@@ -7,6 +7,7 @@
 
 mod args;
 mod epsilon;
+mod knn;
 mod machine;
 mod once;
 mod peers;
@@ -16,8 +17,7 @@ mod workload;
 
 use std::process::ExitCode;
 
-use crate::args::{Options, Section};
-use crate::epsilon::Comparison;
+use crate::args::{Join, Options, Section};
 use crate::machine::Machine;
 use crate::peers::Python;
 
@@ -41,8 +41,12 @@ fn run(options: Options) -> Result<bool> {
         print!("{}", args::HELP);
         return Ok(true);
     }
-    if let Some(case) = options.once {
-        println!("{}", epsilon::once(case, options.points)?);
+    if let Some(name) = &options.once {
+        let once = match options.join {
+            Join::Eps => epsilon::once(name, options.points)?,
+            Join::Knn => knn::once(name, options.points)?,
+        };
+        println!("{once}");
         return Ok(true);
     }
 
@@ -52,14 +56,19 @@ fn run(options: Options) -> Result<bool> {
     let mut agree = true;
     let mut sections = Vec::new();
     for section in &options.sections {
-        let text = match section {
-            Section::Compare => {
-                let comparison = Comparison::run(&options, &python)?;
+        let text = match (section, options.join) {
+            (Section::Compare, Join::Eps) => {
+                let comparison = epsilon::Comparison::run(&options, &python)?;
                 agree &= comparison.agree();
                 comparison.to_string()
             }
-            Section::Scaling => epsilon::scaling::run(&options)?,
-            Section::Memory => once::memory(&options)?,
+            (Section::Compare, Join::Knn) => {
+                let comparison = knn::Comparison::run(&options, &python)?;
+                agree &= comparison.agree();
+                comparison.to_string()
+            }
+            (Section::Scaling, _) => epsilon::scaling::run(&options)?,
+            (Section::Memory, _) => once::memory(&options)?,
         };
         println!("{text}");
         sections.push(text);

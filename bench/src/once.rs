@@ -12,10 +12,10 @@ use std::str::FromStr;
 use nearjoin::{Stats, Strategy};
 
 use crate::Result;
-use crate::args::Options;
+use crate::args::{Join, Options};
 use crate::machine::process_memory;
 use crate::table::{Table, grouped, mebibytes, seconds};
-use crate::workload::{Case, Workload};
+use crate::workload::Workload;
 
 /// What one call took.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +34,9 @@ pub(crate) struct Once {
 
 impl Once {
     /// One call in this process.
-    pub(crate) fn here(
-        workload: &Workload,
-        call: impl FnOnce(&Workload) -> Result<(f64, Stats)>,
+    pub(crate) fn here<Ask>(
+        workload: &Workload<Ask>,
+        call: impl FnOnce(&Workload<Ask>) -> Result<(f64, Stats)>,
     ) -> Result<Self> {
         // Forget the peak that making the points left; where the system does not allow
         // it, the peak is an upper bound.
@@ -55,16 +55,19 @@ impl Once {
         })
     }
 
-    /// The same in a fresh process.
-    pub(crate) fn elsewhere(case: &Case, options: &Options) -> Result<Self> {
+    /// The same in a fresh process, for the case of this name.
+    pub(crate) fn elsewhere(name: &str, options: &Options) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--once", case.name]).stderr(Stdio::inherit());
+        command.args(["--once", name]).stderr(Stdio::inherit());
+        if options.join == Join::Knn {
+            command.arg("--knn");
+        }
         if let Some(points) = options.points {
             command.args(["--points", &points.to_string()]);
         }
         let output = command.output()?;
         if !output.status.success() {
-            return Err(format!("--once {} failed: {}", case.name, output.status).into());
+            return Err(format!("--once {name} failed: {}", output.status).into());
         }
         String::from_utf8(output.stdout)?.trim().parse()
     }
@@ -113,12 +116,12 @@ pub(crate) fn memory(options: &Options) -> Result<String> {
         "result, MiB",
         "(added − result) ÷ input",
     ]);
-    for case in &options.cases {
-        let once = Once::elsewhere(case, options)?;
+    for name in &options.cases {
+        let once = Once::elsewhere(name, options)?;
         let added = once.peak.saturating_sub(once.before);
         let scratch = added.saturating_sub(once.result) as f64 / once.input as f64;
         table.row(vec![
-            case.name.into(),
+            name.clone(),
             grouped(once.pairs),
             seconds(Some(once.seconds)),
             mebibytes(once.before),
@@ -130,9 +133,14 @@ pub(crate) fn memory(options: &Options) -> Result<String> {
             format!("{scratch:.2}"),
         ]);
     }
+    let call = match options.join {
+        Join::Eps => {
+            "One CSR call of f64 points (one count for `clustered`), each in a fresh process."
+        }
+        Join::Knn => "One call of f64 points for ids and distances, each in a fresh process.",
+    };
     Ok(format!(
-        "## Memory\n\n{table}\n\
-         One CSR call of f64 points (one count for `clustered`), each in a fresh process.\n\
+        "## Memory\n\n{table}\n{call}\n\
          Before and peak are VmRSS and VmHWM of that process, the points included; index and\n\
          result are what the engine reports.\n"
     ))
@@ -144,8 +152,8 @@ mod tests {
 
     #[test]
     fn a_line_comes_back() {
-        let case = Case::named("uniform3").unwrap();
-        let once = crate::epsilon::once(case, Some(1000)).unwrap();
+        let once = crate::knn::once("uniform4-k8", Some(1000)).unwrap();
+        assert_eq!(once.pairs, 8000);
         assert_eq!(once, once.to_string().parse().unwrap());
         assert!("1 2 3".parse::<Once>().is_err());
     }

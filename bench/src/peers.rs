@@ -10,7 +10,7 @@ use crate::Result;
 use crate::args::Options;
 use crate::machine::available_memory;
 use crate::table::grouped;
-use crate::workload::{Shape, Workload};
+use crate::workload::{Nearest, Shape, Within, Workload};
 
 /// What a peer was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,26 +22,27 @@ pub(crate) enum Answer {
 }
 
 /// One peer on one case.
-pub(crate) struct Peer {
+pub(crate) struct Peer<Found> {
     pub(crate) name: &'static str,
     pub(crate) answer: Answer,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Outcome<Found>,
 }
 
 /// What came of it.
-pub(crate) enum Outcome {
-    Ran(Timed),
+pub(crate) enum Outcome<Found> {
+    Ran(Timed<Found>),
     Skipped(String),
 }
 
-/// A time and the ordered pairs that were found, no point with itself.
+/// A time, and what was found: of an ε-join the ordered pairs, no point with itself; of a
+/// KNN-join the largest share by which a distance differs from ours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timed {
+pub(crate) struct Timed<Found> {
     pub(crate) seconds: f64,
-    pub(crate) pairs: u64,
+    pub(crate) found: Found,
 }
 
-impl Peer {
+impl<Found> Peer<Found> {
     /// The time, if it ran.
     pub(crate) fn seconds(&self) -> Option<f64> {
         match &self.outcome {
@@ -51,38 +52,62 @@ impl Peer {
     }
 }
 
-/// Runs all peers that were chosen. `pairs` is our own answer, by which the bytes that
-/// theirs will need are known.
-pub(crate) fn run(
-    workload: &Workload,
+/// Runs all peers of the ε-join that were chosen. `pairs` is our own answer, by which the
+/// bytes that theirs will need are known.
+pub(crate) fn within(
+    workload: &Workload<Within>,
     pairs: u64,
     options: &Options,
     python: &Python,
-) -> Result<Vec<Peer>> {
+) -> Result<Vec<Peer<u64>>> {
     let mut peers = match workload.dimension() {
-        2 => in_rust::<2>(workload, pairs, options),
-        3 => in_rust::<3>(workload, pairs, options),
-        4 => in_rust::<4>(workload, pairs, options),
-        6 => in_rust::<6>(workload, pairs, options),
+        2 => within_in_rust::<2>(workload, pairs, options),
+        3 => within_in_rust::<3>(workload, pairs, options),
+        4 => within_in_rust::<4>(workload, pairs, options),
+        6 => within_in_rust::<6>(workload, pairs, options),
         other => return Err(format!("no peers for dimension {other}").into()),
     };
     if !workload.case.count_only() {
-        peers.extend(python.run(workload, pairs, options)?);
+        peers.extend(python.within(workload, pairs, options)?);
     }
+    Ok(peers)
+}
+
+/// Runs all peers of the KNN-join that were chosen. `distances` are ours, row by row.
+pub(crate) fn nearest(
+    workload: &Workload<Nearest>,
+    distances: &[f64],
+    options: &Options,
+    python: &Python,
+) -> Result<Vec<Peer<f64>>> {
+    let mut peers = match workload.dimension() {
+        2 => nearest_in_rust::<2>(workload, distances, options),
+        4 => nearest_in_rust::<4>(workload, distances, options),
+        6 => nearest_in_rust::<6>(workload, distances, options),
+        _ => {
+            let outcome = Outcome::Skipped("its trees are for few dimensions".into());
+            let kiddo = Peer { name: "kiddo", answer: Answer::Lists, outcome };
+            Vec::from_iter(options.peers.kiddo.then_some(kiddo))
+        }
+    };
+    peers.extend(python.nearest(workload, distances, options)?);
     Ok(peers)
 }
 
 /// Visiting more pairs than this one by one takes minutes.
 const MANY_PAIRS: u64 = 5_000_000_000;
 
-fn in_rust<const D: usize>(workload: &Workload, pairs: u64, options: &Options) -> Vec<Peer> {
-    let (points, rest) = workload.data.as_chunks::<D>();
-    assert!(rest.is_empty(), "rows of {D}");
-    let bound = workload.eps * workload.eps;
+fn within_in_rust<const D: usize>(
+    workload: &Workload<Within>,
+    pairs: u64,
+    options: &Options,
+) -> Vec<Peer<u64>> {
+    let points = workload.rows::<D>();
+    let bound = workload.eps() * workload.eps();
     let lists = !workload.case.count_only();
     let slow = (pairs > MANY_PAIRS && !options.slow_peers)
         .then(|| "visits pairs one by one; --slow-peers runs it".to_owned());
-    let mut runner = Runner { workload, reps: options.peer_reps, peers: Vec::new() };
+    let mut runner = Runner::new(workload.case.name, options);
 
     if options.peers.kiddo {
         if lists {
@@ -109,25 +134,52 @@ fn in_rust<const D: usize>(workload: &Workload, pairs: u64, options: &Options) -
     runner.peers
 }
 
-/// Runs peers and notes what they took.
-struct Runner<'a> {
-    workload: &'a Workload,
-    reps: usize,
-    peers: Vec<Peer>,
+fn nearest_in_rust<const D: usize>(
+    workload: &Workload<Nearest>,
+    distances: &[f64],
+    options: &Options,
+) -> Vec<Peer<f64>> {
+    let (points, k) = (workload.rows::<D>(), workload.k());
+    let mut runner = Runner::new(workload.case.name, options);
+    if options.peers.kiddo {
+        runner.run("kiddo nearest_n", Answer::Lists, None, || kiddo::nearest(points, k, distances));
+        runner.run("kiddo query_batch", Answer::Lists, None, || kiddo::batch(points, k, distances));
+    }
+    runner.peers
 }
 
-impl Runner<'_> {
+/// The share by which two distances differ: without bound if one is not a number.
+fn difference(found: f64, ours: f64) -> f64 {
+    if found == ours {
+        return 0.0;
+    }
+    let share = (found - ours).abs() / found.max(ours);
+    if share.is_nan() { f64::INFINITY } else { share }
+}
+
+/// Runs peers and notes what they took.
+struct Runner<Found> {
+    case: &'static str,
+    reps: usize,
+    peers: Vec<Peer<Found>>,
+}
+
+impl<Found> Runner<Found> {
+    fn new(case: &'static str, options: &Options) -> Self {
+        Runner { case, reps: options.peer_reps, peers: Vec::new() }
+    }
+
     fn run(
         &mut self,
         name: &'static str,
         answer: Answer,
         skip: Option<String>,
-        call: impl Fn() -> Timed,
+        call: impl Fn() -> Timed<Found>,
     ) {
         let outcome = match skip {
             Some(reason) => Outcome::Skipped(reason),
             None => {
-                eprintln!("{}: {name}", self.workload.case.name);
+                eprintln!("{}: {name}", self.case);
                 let times = (0..self.reps).map(|_| call());
                 let best = times.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
                 best.map_or(Outcome::Skipped("no repetitions".into()), Outcome::Ran)

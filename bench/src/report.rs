@@ -1,4 +1,4 @@
-//! What reports share: the peers beside us, and the record.
+//! What the reports of both joins share: the peers beside us, and the record.
 
 use std::fs;
 use std::path::Path;
@@ -10,16 +10,16 @@ use crate::peers::Peer;
 use crate::table::{Table, seconds, times};
 
 /// One case: our time for an answer, and the peers that were asked for it.
-pub(crate) struct Beside<'a> {
+pub(crate) struct Beside<'a, Found> {
     pub(crate) name: &'static str,
     pub(crate) ours: f64,
     /// The first call of a fresh process, if it gave this answer.
     pub(crate) first: Option<f64>,
-    pub(crate) peers: Vec<&'a Peer>,
+    pub(crate) peers: Vec<&'a Peer<Found>>,
 }
 
 /// A column for each peer that ran, and the ratio of the fastest; none if none ran.
-pub(crate) fn peers_table(title: &str, rows: &[Beside<'_>]) -> Option<Table> {
+pub(crate) fn peers_table<Found>(title: &str, rows: &[Beside<'_, Found>]) -> Option<Table> {
     let mut names: Vec<&str> = Vec::new();
     for peer in rows.iter().flat_map(|row| &row.peers) {
         if peer.seconds().is_some() && !names.contains(&peer.name) {

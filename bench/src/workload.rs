@@ -19,44 +19,67 @@ pub(crate) enum Shape {
     Clustered,
 }
 
-/// A standard case: a shape, a dimension, a distance.
+/// What an ε-join is asked for: the neighbours within this distance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within(pub(crate) f64);
+
+/// What a KNN-join is asked for: so many nearest neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nearest(pub(crate) usize);
+
+/// A standard case: a shape, a dimension, and what is asked.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub(crate) struct Case<Ask> {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) dimension: usize,
-    points: usize,
-    eps: f64,
+    /// Beside the standard number: this many for each 20.
+    per_20: usize,
+    ask: Ask,
 }
 
-/// The standard cases, in the order of the tables.
-pub(crate) const CASES: &[Case] = &[
-    Case { name: "uniform2", shape: Shape::Uniform, dimension: 2, points: STANDARD, eps: 0.2 },
-    Case { name: "uniform3", shape: Shape::Uniform, dimension: 3, points: STANDARD, eps: 1.0 },
-    Case { name: "uniform4", shape: Shape::Uniform, dimension: 4, points: STANDARD, eps: 4.0 },
-    Case { name: "uniform6", shape: Shape::Uniform, dimension: 6, points: STANDARD, eps: 8.0 },
-    Case {
-        name: "exponential2",
-        shape: Shape::Exponential,
-        dimension: 2,
-        points: STANDARD,
-        eps: 0.0004,
-    },
-    Case {
-        name: "clustered",
-        shape: Shape::Clustered,
-        dimension: 2,
-        points: STANDARD / 2 * 5,
-        eps: 0.02,
-    },
-];
-
-impl Case {
-    /// The case with this name.
-    pub(crate) fn named(name: &str) -> Option<&'static Case> {
-        CASES.iter().find(|case| case.name == name)
+impl<Ask> Case<Ask> {
+    const fn new(name: &'static str, shape: Shape, dimension: usize, ask: Ask) -> Self {
+        Case { name, shape, dimension, per_20: 20, ask }
     }
 
+    const fn per_20(self, per_20: usize) -> Self
+    where
+        Ask: Copy,
+    {
+        Case { per_20, ..self }
+    }
+
+    /// Draws the points and asks about them.
+    fn draw(&'static self, points: Option<usize>, ask: Ask) -> Workload<Ask> {
+        let points = (points.unwrap_or(STANDARD) * self.per_20).div_ceil(20);
+        let data = draw(self.shape, points, self.dimension);
+        Workload { case: self, points, ask, data }
+    }
+}
+
+/// The standard cases of the ε-join, in the order of the tables.
+pub(crate) const EPS_CASES: &[Case<Within>] = &[
+    Case::new("uniform2", Shape::Uniform, 2, Within(0.2)),
+    Case::new("uniform3", Shape::Uniform, 3, Within(1.0)),
+    Case::new("uniform4", Shape::Uniform, 4, Within(4.0)),
+    Case::new("uniform6", Shape::Uniform, 6, Within(8.0)),
+    Case::new("exponential2", Shape::Exponential, 2, Within(0.0004)),
+    Case::new("clustered", Shape::Clustered, 2, Within(0.02)).per_20(50),
+];
+
+/// The standard cases of the KNN-join.
+pub(crate) const KNN_CASES: &[Case<Nearest>] = &[
+    Case::new("uniform2-k8", Shape::Uniform, 2, Nearest(8)),
+    Case::new("uniform2-k32", Shape::Uniform, 2, Nearest(32)),
+    Case::new("uniform4-k8", Shape::Uniform, 4, Nearest(8)),
+    Case::new("exponential4-k8", Shape::Exponential, 4, Nearest(8)),
+    Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),
+    Case::new("clustered-k8", Shape::Clustered, 2, Nearest(8)).per_20(50),
+    Case::new("uniform64-k10", Shape::Uniform, 64, Nearest(10)).per_20(1),
+];
+
+impl Case<Within> {
     /// Whether the answer is too large for anything but a count.
     pub(crate) fn count_only(&self) -> bool {
         self.shape == Shape::Clustered
@@ -65,50 +88,79 @@ impl Case {
     /// Draws the points. A `points` other than the standard 2·10⁶ scales ε so that the
     /// number of neighbours stays; the clusters grow or shrink in proportion and keep ε,
     /// so there the number of neighbours goes with the number of points.
-    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload {
-        let standard = points.unwrap_or(STANDARD);
-        let (points, eps) = match self.shape {
-            Shape::Clustered => (standard * self.points / STANDARD, self.eps),
-            _ => {
-                let grown = STANDARD as f64 / standard as f64;
-                (standard, self.eps * grown.powf(1.0 / self.dimension as f64))
-            }
+    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload<Within> {
+        let Within(eps) = self.ask;
+        let grown = match self.shape {
+            Shape::Clustered => 1.0,
+            _ => STANDARD as f64 / points.unwrap_or(STANDARD) as f64,
         };
-        let mut random = StdRng::seed_from_u64(SEED + self.dimension as u64);
-        let data = match self.shape {
-            Shape::Uniform => uniform(points, self.dimension, &mut random),
-            Shape::Exponential => exponential(points, self.dimension, &mut random),
-            Shape::Clustered => clustered(points, &mut random),
-        };
-        Workload { case: self, points, eps, data }
+        self.draw(points, Within(eps * grown.powf(1.0 / self.dimension as f64)))
+    }
+}
+
+impl Case<Nearest> {
+    /// Draws the points: `points` of them beside the standard 2·10⁶.
+    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload<Nearest> {
+        self.draw(points, self.ask)
     }
 }
 
 /// A case with its points.
-pub(crate) struct Workload {
-    pub(crate) case: &'static Case,
+pub(crate) struct Workload<Ask: 'static> {
+    pub(crate) case: &'static Case<Ask>,
     pub(crate) points: usize,
-    pub(crate) eps: f64,
+    pub(crate) ask: Ask,
     /// Row-major.
     pub(crate) data: Vec<f64>,
 }
 
-impl Workload {
-    /// Uniform 2-D points with 25 neighbours each, for the scaling table.
-    pub(crate) fn of_25_neighbors(points: usize) -> Workload {
-        let eps = (25.0 * 100.0 * 100.0 / (std::f64::consts::PI * points as f64)).sqrt();
-        let data = uniform(points, 2, &mut StdRng::seed_from_u64(SEED));
-        Workload { case: &CASES[0], points, eps, data }
-    }
-
+impl<Ask> Workload<Ask> {
     /// Coordinates per point.
     pub(crate) fn dimension(&self) -> usize {
         self.case.dimension
     }
 
+    /// The points as rows of `D` coordinates, which must be as many as they have.
+    pub(crate) fn rows<const D: usize>(&self) -> &[[f64; D]] {
+        let (rows, rest) = self.data.as_chunks::<D>();
+        assert!(D == self.dimension() && rest.is_empty(), "rows of {D}");
+        rows
+    }
+
     /// The same points, each coordinate rounded.
     pub(crate) fn to_f32(&self) -> Vec<f32> {
         self.data.iter().map(|&x| x as f32).collect()
+    }
+}
+
+impl Workload<Within> {
+    /// Uniform 2-D points with 25 neighbours each, for the scaling table.
+    pub(crate) fn of_25_neighbors(points: usize) -> Self {
+        let eps = (25.0 * 100.0 * 100.0 / (std::f64::consts::PI * points as f64)).sqrt();
+        let data = uniform(points, 2, &mut StdRng::seed_from_u64(SEED));
+        Workload { case: &EPS_CASES[0], points, ask: Within(eps), data }
+    }
+
+    /// The distance within which neighbours are asked for.
+    pub(crate) fn eps(&self) -> f64 {
+        self.ask.0
+    }
+}
+
+impl Workload<Nearest> {
+    /// The number of neighbours that are asked for.
+    pub(crate) fn k(&self) -> usize {
+        self.ask.0
+    }
+}
+
+/// Points of a shape, row-major: the same ones for the same three arguments.
+fn draw(shape: Shape, points: usize, dimension: usize) -> Vec<f64> {
+    let mut random = StdRng::seed_from_u64(SEED + dimension as u64);
+    match shape {
+        Shape::Uniform => uniform(points, dimension, &mut random),
+        Shape::Exponential => exponential(points, dimension, &mut random),
+        Shape::Clustered => clustered(points, &mut random),
     }
 }
 
@@ -150,8 +202,13 @@ mod tests {
 
     #[test]
     fn the_same_points_in_every_run() {
-        for case in CASES {
+        for case in EPS_CASES {
             let (once, again) = (case.workload(Some(1000)), case.workload(Some(1000)));
+            assert_eq!(once.data, again.data);
+            assert_eq!(once.data.len(), once.points * case.dimension);
+        }
+        for case in KNN_CASES {
+            let (once, again) = (case.workload(Some(1010)), case.workload(Some(1010)));
             assert_eq!(once.data, again.data);
             assert_eq!(once.data.len(), once.points * case.dimension);
         }
@@ -159,8 +216,10 @@ mod tests {
 
     #[test]
     fn fewer_points_keep_their_neighbors() {
-        let case = Case::named("uniform4").unwrap();
-        assert_eq!(case.workload(Some(STANDARD / 16)).eps, 8.0);
-        assert_eq!(Case::named("clustered").unwrap().workload(Some(2000)).points, 5000);
+        assert_eq!(EPS_CASES[2].name, "uniform4");
+        assert_eq!(EPS_CASES[2].workload(Some(STANDARD / 16)).eps(), 8.0);
+        assert_eq!(EPS_CASES[5].name, "clustered");
+        assert_eq!(EPS_CASES[5].workload(Some(2000)).points, 5000);
+        assert_eq!(EPS_CASES[5].workload(None).eps(), 0.02);
     }
 }

@@ -11,7 +11,7 @@ use nearjoin::{Csr, EpsJoin, Points, Scalar, Stats, Strategy};
 use crate::Result;
 use crate::args::Options;
 use crate::once::Once;
-use crate::workload::Workload;
+use crate::workload::{Within, Workload};
 
 /// What nearjoin took for a case, in seconds, the best of several calls each.
 pub(crate) struct Ours {
@@ -39,8 +39,8 @@ pub(crate) struct CsrTimes {
 
 impl Ours {
     /// Runs every kind of call on a case, and checks that they agree.
-    pub(crate) fn measure(workload: &Workload, options: &Options) -> Result<Self> {
-        let first = Once::elsewhere(workload.case, options)?;
+    pub(crate) fn measure(workload: &Workload<Within>, options: &Options) -> Result<Self> {
+        let first = Once::elsewhere(workload.case.name, options)?;
         let mut best = f64::INFINITY;
         let mut pairs = None;
         for _ in 0..options.reps {
@@ -60,7 +60,7 @@ impl Ours {
 }
 
 impl CsrTimes {
-    fn measure(workload: &Workload, options: &Options, pairs: u64) -> Result<Self> {
+    fn measure(workload: &Workload<Within>, options: &Options, pairs: u64) -> Result<Self> {
         let (fresh, csr) = best_csr(&workload.data, workload, options.reps)?;
         agree("CSR", csr.pairs(), &pairs)?;
         let (mut offsets, mut ids, _) = csr.into_parts();
@@ -69,7 +69,7 @@ impl CsrTimes {
             let start = Instant::now();
             let points = Points::new(&workload.data, workload.dimension())?;
             let mut sink = CsrInto::new(&mut offsets, &mut ids);
-            EpsJoin::new(workload.eps).plan_self(&points)?.run(&mut sink)?;
+            EpsJoin::new(workload.eps()).plan_self(&points)?.run(&mut sink)?;
             reused = reused.min(start.elapsed().as_secs_f64());
             agree("CSR into reused arrays", sink.pairs(), &pairs)?;
         }
@@ -84,7 +84,11 @@ impl CsrTimes {
 }
 
 /// The best of several calls into fresh memory, and the last answer.
-fn best_csr<T: Scalar>(data: &[T], workload: &Workload, reps: usize) -> Result<(f64, Csr<T>)> {
+fn best_csr<T: Scalar>(
+    data: &[T],
+    workload: &Workload<Within>,
+    reps: usize,
+) -> Result<(f64, Csr<T>)> {
     let (mut best, _, mut last) = csr(data, workload)?;
     for _ in 1..reps {
         drop(last);
@@ -96,20 +100,23 @@ fn best_csr<T: Scalar>(data: &[T], workload: &Workload, reps: usize) -> Result<(
 }
 
 /// One call for the whole answer, into fresh memory.
-pub(crate) fn csr<T: Scalar>(data: &[T], workload: &Workload) -> Result<(f64, Stats, Csr<T>)> {
+pub(crate) fn csr<T: Scalar>(
+    data: &[T],
+    workload: &Workload<Within>,
+) -> Result<(f64, Stats, Csr<T>)> {
     let start = Instant::now();
     let points = Points::new(data, workload.dimension())?;
     let mut sink = CsrSink::new();
-    let stats = EpsJoin::new(workload.eps).plan_self(&points)?.run(&mut sink)?;
+    let stats = EpsJoin::new(workload.eps()).plan_self(&points)?.run(&mut sink)?;
     let seconds = start.elapsed().as_secs_f64();
     Ok((seconds, stats, sink.into_csr()))
 }
 
 /// One call for the number of pairs.
-pub(crate) fn count<T: Scalar>(data: &[T], workload: &Workload) -> Result<(f64, Stats)> {
+pub(crate) fn count<T: Scalar>(data: &[T], workload: &Workload<Within>) -> Result<(f64, Stats)> {
     let start = Instant::now();
     let points = Points::new(data, workload.dimension())?;
-    let stats = EpsJoin::new(workload.eps).plan_self(&points)?.run(&mut Count::new())?;
+    let stats = EpsJoin::new(workload.eps()).plan_self(&points)?.run(&mut Count::new())?;
     Ok((start.elapsed().as_secs_f64(), stats))
 }
 

@@ -1,38 +1,54 @@
-//! scipy and scikit-learn, through one script that an interpreter runs.
+//! scipy, scikit-learn and pykdtree, through one script that an interpreter runs.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use super::{Answer, Outcome, Peer, Timed, too_large};
 use crate::Result;
 use crate::args::Options;
 use crate::table::grouped;
-use crate::workload::Workload;
+use crate::workload::{Nearest, Within, Workload};
 
 const SCRIPT: &str = include_str!("../../peers.py");
+/// The script does without any of these but numpy; what is absent is said.
 const VERSIONS: &str = "\
-import platform, numpy, scipy, sklearn
-print(f'Python {platform.python_version()}, numpy {numpy.__version__}, '
-      f'scipy {scipy.__version__}, scikit-learn {sklearn.__version__}')";
-const INSTALL: &str = "python3 -m venv .venv && .venv/bin/pip install numpy scipy scikit-learn; \
-     then --python .venv/bin/python";
+import platform, numpy
+from importlib.metadata import PackageNotFoundError, version
+def found(name):
+    try: return f'{name} {version(name)}'
+    except PackageNotFoundError: return f'no {name}'
+names = ['numpy', 'scipy', 'scikit-learn', 'pykdtree']
+print(', '.join([f'Python {platform.python_version()}', *map(found, names)]))";
+const INSTALL: &str = "python3 -m venv .venv && \
+     .venv/bin/pip install numpy scipy scikit-learn pykdtree; then --python .venv/bin/python";
 
 /// Python objects for each pair (query_ball_point) or several arrays of 8 bytes
 /// (scikit-learn) are too much memory from here on.
 const MOST_PAIRS: u64 = 200_000_000;
 
+/// Trees of more dimensions than this look at nearly every point.
+const TREE_DIMENSIONS: usize = 16;
+
 /// A Python call by the name it has in the tables and in the script.
 struct Call {
     name: &'static str,
-    flag: &'static str,
+    peer: &'static str,
 }
 
-const QUERY_PAIRS: Call = Call { name: "scipy query_pairs", flag: "--query-pairs" };
-const BALL_POINT: Call = Call { name: "scipy query_ball_point", flag: "--query-ball-point" };
-const SKLEARN: Call = Call { name: "scikit-learn", flag: "--sklearn" };
+const QUERY_PAIRS: Call = Call { name: "scipy query_pairs", peer: "query-pairs" };
+const BALL_POINT: Call = Call { name: "scipy query_ball_point", peer: "query-ball-point" };
+const SKLEARN_GRAPH: Call = Call { name: "scikit-learn", peer: "sklearn-graph" };
+
+const SCIPY: Call = Call { name: "scipy", peer: "scipy" };
+const SCIPY_ORDER: Call = Call { name: "scipy in tree order", peer: "scipy-tree-order" };
+const PYKDTREE: Call = Call { name: "pykdtree", peer: "pykdtree" };
+const PYKDTREE_ORDER: Call = Call { name: "pykdtree in tree order", peer: "pykdtree-tree-order" };
+const SKLEARN_TREE: Call = Call { name: "scikit-learn kd_tree", peer: "sklearn-tree" };
+const SKLEARN_BRUTE: Call = Call { name: "scikit-learn brute", peer: "sklearn-brute" };
 
 /// The interpreter, or why there is none.
 pub(crate) struct Python {
@@ -44,7 +60,8 @@ impl Python {
     /// Tries the imports.
     pub(crate) fn find(options: &Options) -> Self {
         let interpreter = options.python.clone();
-        let found = if options.peers.scipy || options.peers.sklearn {
+        let peers = options.peers;
+        let found = if peers.scipy || peers.sklearn || peers.pykdtree {
             let output = Command::new(&interpreter).args(["-c", VERSIONS]).output();
             match output {
                 Ok(output) if output.status.success() => {
@@ -58,13 +75,13 @@ impl Python {
         Python { interpreter, found }
     }
 
-    /// Runs the chosen calls on a case.
-    pub(super) fn run(
+    /// Runs the chosen calls on a case of the ε-join.
+    pub(super) fn within(
         &self,
-        workload: &Workload,
+        workload: &Workload<Within>,
         pairs: u64,
         options: &Options,
-    ) -> Result<Vec<Peer>> {
+    ) -> Result<Vec<Peer<u64>>> {
         let many = (pairs > MOST_PAIRS)
             .then(|| format!("needs too much memory over {} pairs", grouped(MOST_PAIRS)));
         let mut chosen = Vec::new();
@@ -74,12 +91,44 @@ impl Python {
             chosen.push((BALL_POINT, many.clone()));
         }
         if options.peers.sklearn {
-            chosen.push((SKLEARN, many));
+            chosen.push((SKLEARN_GRAPH, many));
         }
-        if chosen.is_empty() {
-            return Ok(Vec::new());
+        self.run(workload, workload.eps(), chosen, None, options)
+    }
+
+    /// Runs the chosen calls on a case of the KNN-join. `distances` are ours.
+    pub(super) fn nearest(
+        &self,
+        workload: &Workload<Nearest>,
+        distances: &[f64],
+        options: &Options,
+    ) -> Result<Vec<Peer<f64>>> {
+        let trees = workload.dimension() <= TREE_DIMENSIONS;
+        let slow = (!trees && !options.slow_peers)
+            .then(|| "a tree looks at every point here; --slow-peers runs it".to_owned());
+        let mut chosen = Vec::new();
+        if options.peers.scipy {
+            chosen.extend([(SCIPY, slow.clone()), (SCIPY_ORDER, slow.clone())]);
         }
-        let file = PointFile::write(workload)?;
+        if options.peers.pykdtree {
+            chosen.extend([(PYKDTREE, slow.clone()), (PYKDTREE_ORDER, slow)]);
+        }
+        if options.peers.sklearn {
+            chosen.push((if trees { SKLEARN_TREE } else { SKLEARN_BRUTE }, None));
+        }
+        self.run(workload, workload.k() as f64, chosen, Some(distances), options)
+    }
+
+    fn run<Ask, Found: FromStr>(
+        &self,
+        workload: &Workload<Ask>,
+        value: f64,
+        chosen: Vec<(Call, Option<String>)>,
+        distances: Option<&[f64]>,
+        options: &Options,
+    ) -> Result<Vec<Peer<Found>>> {
+        let name = workload.case.name;
+        let mut files = None;
         let mut peers = Vec::new();
         for (call, skip) in chosen {
             let missing = || "see the line on peers in Python".to_owned();
@@ -87,46 +136,53 @@ impl Python {
             let outcome = match skip {
                 Some(reason) => Outcome::Skipped(reason),
                 None => {
-                    eprintln!("{}: {}", workload.case.name, call.name);
-                    self.call(&call, &file, workload, options.peer_reps)?
+                    let (points, distances) = match &files {
+                        Some(written) => written,
+                        None => files.insert((
+                            RawFile::write(name, &workload.data)?,
+                            distances
+                                .map(|ours| RawFile::write(&format!("{name}-distances"), ours))
+                                .transpose()?,
+                        )),
+                    };
+                    eprintln!("{name}: {}", call.name);
+                    let mut command = Command::new(&self.interpreter);
+                    command
+                        .args(["-c", SCRIPT])
+                        .arg(&points.path)
+                        .args([workload.points.to_string(), workload.dimension().to_string()])
+                        .args([call.peer, &value.to_string()])
+                        .arg(format!("--reps={}", options.peer_reps));
+                    if let Some(distances) = distances {
+                        command.arg("--distances").arg(&distances.path);
+                    }
+                    outcome(&mut command)?
                 }
             };
             peers.push(Peer { name: call.name, answer: Answer::Lists, outcome });
         }
         Ok(peers)
     }
+}
 
-    /// Runs the script for one call: a process each, so that one that runs out of memory
-    /// takes no other with it.
-    fn call(
-        &self,
-        call: &Call,
-        file: &PointFile,
-        workload: &Workload,
-        reps: usize,
-    ) -> Result<Outcome> {
-        let output = Command::new(&self.interpreter)
-            .args(["-c", SCRIPT])
-            .arg(&file.path)
-            .args([workload.points.to_string(), workload.dimension().to_string()])
-            .args([workload.eps.to_string(), format!("--reps={reps}"), call.flag.to_owned()])
-            .stderr(Stdio::piped())
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let times = text.lines().next().and_then(|line| {
-            let seconds = json_number(line, "seconds")?.parse().ok()?;
-            let pairs = json_number(line, "pairs")?.parse().ok()?;
-            Some(Timed { seconds, pairs })
-        });
-        Ok(match times.filter(|_| output.status.success()) {
-            Some(timed) => Outcome::Ran(timed),
-            None => {
-                let error = String::from_utf8_lossy(&output.stderr);
-                let last = error.lines().last().unwrap_or("no output").to_owned();
-                Outcome::Skipped(format!("failed ({}): {last}", output.status))
-            }
-        })
-    }
+/// Runs the script for one call: a process each, so that one that runs out of memory takes no
+/// other with it.
+fn outcome<Found: FromStr>(command: &mut Command) -> Result<Outcome<Found>> {
+    let output = command.stderr(Stdio::piped()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let times = text.lines().next().and_then(|line| {
+        let seconds = json_number(line, "seconds")?.parse().ok()?;
+        let found = json_number(line, "found")?.parse().ok()?;
+        Some(Timed { seconds, found })
+    });
+    Ok(match times.filter(|_| output.status.success()) {
+        Some(timed) => Outcome::Ran(timed),
+        None => {
+            let error = String::from_utf8_lossy(&output.stderr);
+            let last = error.lines().last().unwrap_or("no output").to_owned();
+            Outcome::Skipped(format!("failed ({}): {last}", output.status))
+        }
+    })
 }
 
 impl fmt::Display for Python {
@@ -144,17 +200,17 @@ fn json_number<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     rest.split([',', '}']).next().map(str::trim)
 }
 
-/// The points as little-endian f64, row-major, for as long as this value lives.
-struct PointFile {
+/// Numbers as little-endian f64, for as long as this value lives.
+struct RawFile {
     path: PathBuf,
 }
 
-impl PointFile {
-    fn write(workload: &Workload) -> Result<Self> {
-        let name = format!("nearjoin-bench-{}-{}.f64", workload.case.name, std::process::id());
-        let file = PointFile { path: std::env::temp_dir().join(name) };
+impl RawFile {
+    fn write(name: &str, numbers: &[f64]) -> Result<Self> {
+        let name = format!("nearjoin-bench-{name}-{}.f64", std::process::id());
+        let file = RawFile { path: std::env::temp_dir().join(name) };
         let mut out = BufWriter::new(File::create(&file.path)?);
-        for x in &workload.data {
+        for x in numbers {
             out.write_all(&x.to_le_bytes())?;
         }
         out.flush()?;
@@ -162,7 +218,7 @@ impl PointFile {
     }
 }
 
-impl Drop for PointFile {
+impl Drop for RawFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -174,9 +230,9 @@ mod tests {
 
     #[test]
     fn numbers_of_a_line() {
-        let line = r#"{"peer": "scipy", "seconds": 0.25, "pairs": 12}"#;
+        let line = r#"{"peer": "scipy", "seconds": 0.25, "found": 12}"#;
         assert_eq!(json_number(line, "seconds"), Some("0.25"));
-        assert_eq!(json_number(line, "pairs"), Some("12"));
+        assert_eq!(json_number(line, "found"), Some("12"));
         assert_eq!(json_number(line, "points"), None);
     }
 }

@@ -13,7 +13,7 @@ use super::Timed;
 const CHUNK: usize = 2048;
 
 /// `locate_within_distance` for each point. The ids are kept if `lists`, else counted.
-pub(super) fn run<const D: usize>(points: &[[f64; D]], bound: f64, lists: bool) -> Timed {
+pub(super) fn run<const D: usize>(points: &[[f64; D]], bound: f64, lists: bool) -> Timed<u64> {
     let start = Instant::now();
     let rows = points.iter().zip(0u32..).map(|(&point, id)| GeomWithData::new(point, id));
     let tree = RTree::bulk_load(rows.collect());
@@ -33,7 +33,7 @@ pub(super) fn run<const D: usize>(points: &[[f64; D]], bound: f64, lists: bool) 
     let chunks: Vec<(u64, Vec<u32>, Vec<usize>)> = points.par_chunks(CHUNK).map(chunk).collect();
     let seconds = start.elapsed().as_secs_f64();
     let found: u64 = chunks.iter().map(|chunk| chunk.0).sum();
-    Timed { seconds, pairs: found - points.len() as u64 }
+    Timed { seconds, found: found - points.len() as u64 }
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     fn within_means_at_most() {
         let points = [[0.0, 0.0], [0.3, 0.4], [5.0, 5.0]];
         for lists in [true, false] {
-            assert_eq!(super::run(&points, 0.5f64 * 0.5, lists).pairs, 2);
+            assert_eq!(super::run(&points, 0.5f64 * 0.5, lists).found, 2);
         }
     }
 }
