@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::workload::{Case, EPS_CASES, KNN_CASES};
+use crate::workload::{Case, EPS_CASES, KNN_ADVERSARIAL, KNN_CASES};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
-usage: nearjoin-bench [--knn] [--compare] [--scaling] [--memory] [options]
+usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
 
 joins
   (default)         the ε-join
@@ -18,6 +18,7 @@ sections (default: --compare)
   --compare         every engine on the chosen cases
   --scaling         ε-join: nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to
                     10⁷ points; with --points N, up to N
+  --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
 
@@ -25,10 +26,12 @@ options
   --cases a,b,c     (default: all of the join)
                     ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
                     KNN-join: uniform2-k8, uniform2-k32, uniform4-k8, exponential4-k8,
-                    uniform6-k8, clustered-k8, uniform64-k10
+                    uniform6-k8, clustered-k8, uniform64-k10, and for --adversarial and
+                    --memory equal2-k8, duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8,
+                    lattice6-k8
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
-                    them, uniform64-k10 1 for every 20). ε is scaled so that the number
-                    of neighbours stays; not for clustered
+                    them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4).
+                    ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
                     KNN-join of which they take over a minute
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join) and pykdtree (KNN-join), or
@@ -54,7 +57,7 @@ impl Join {
     pub(crate) fn case_names(self) -> Vec<&'static str> {
         match self {
             Join::Eps => EPS_CASES.iter().map(|case| case.name).collect(),
-            Join::Knn => KNN_CASES.iter().map(|case| case.name).collect(),
+            Join::Knn => KNN_CASES.iter().chain(KNN_ADVERSARIAL).map(|case| case.name).collect(),
         }
     }
 }
@@ -64,6 +67,7 @@ impl Join {
 pub(crate) enum Section {
     Compare,
     Scaling,
+    Adversarial,
     Memory,
 }
 
@@ -140,6 +144,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--knn" => options.join = Join::Knn,
             "--compare" => options.sections.push(Section::Compare),
             "--scaling" => options.sections.push(Section::Scaling),
+            "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
             "--once" => options.once = Some(value()?),
             "--cases" => options.cases = value()?.split(',').map(String::from).collect(),
@@ -165,10 +170,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.cases.is_empty() {
         options.cases = known.into_iter().map(String::from).collect();
     }
-    if options.join == Join::Knn && options.sections.contains(&Section::Scaling) {
-        return Err("--scaling is for the ε-join, not for --knn".into());
+    let (foreign, other) = match options.join {
+        Join::Eps => (Section::Adversarial, "--adversarial is for --knn"),
+        Join::Knn => (Section::Scaling, "--scaling is for the ε-join, not for --knn"),
+    };
+    match options.sections.contains(&foreign) {
+        true => Err(other.into()),
+        false => Ok(options),
     }
-    Ok(options)
 }
 
 fn peers(list: &str) -> Result<Peers, String> {
@@ -224,9 +233,10 @@ mod tests {
 
     #[test]
     fn cases_are_those_of_the_join() {
-        let options = parsed("--cases uniform2-k8 --knn").unwrap();
+        let options = parsed("--cases uniform2-k8,line6-k8 --knn").unwrap();
         assert_eq!(options.join, Join::Knn);
         assert_eq!(options.chosen(KNN_CASES).count(), 1);
+        assert_eq!(options.chosen(KNN_ADVERSARIAL).count(), 1);
         assert_eq!(parsed("").unwrap().chosen(EPS_CASES).count(), EPS_CASES.len());
     }
 
@@ -249,6 +259,7 @@ mod tests {
             "--cases uniform2-k8",
             "--knn --once uniform2",
             "--knn --scaling",
+            "--adversarial",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

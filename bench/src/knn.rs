@@ -1,5 +1,6 @@
 //! The comparison of KNN-joins and its tables.
 
+pub(crate) mod adversarial;
 mod ours;
 
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::once::Once;
 use crate::peers::{self, Outcome, Peer, Python};
 use crate::report::{Beside, peers_table};
 use crate::table::{Table, grouped, seconds, times};
-use crate::workload::KNN_CASES;
+use crate::workload::{KNN_ADVERSARIAL, KNN_CASES};
 
 /// A distance may differ by this share: engines round in another order, and scikit-learn's
 /// brute force subtracts products.
@@ -20,7 +21,8 @@ const ROUNDING: f64 = 1e-12;
 
 /// One call on the case of this name.
 pub(crate) fn once(name: &str, points: Option<usize>) -> Result<Once> {
-    let case = KNN_CASES.iter().find(|case| case.name == name).ok_or("no such case")?;
+    let mut cases = KNN_CASES.iter().chain(KNN_ADVERSARIAL);
+    let case = cases.find(|case| case.name == name).ok_or("no such case")?;
     Once::here(&case.workload(points), |workload| {
         let (seconds, stats, _) = ours::call(&workload.data, case.dimension, workload.k())?;
         Ok((seconds, stats))

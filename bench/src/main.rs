@@ -68,6 +68,7 @@ fn run(options: Options) -> Result<bool> {
                 comparison.to_string()
             }
             (Section::Scaling, _) => epsilon::scaling::run(&options)?,
+            (Section::Adversarial, _) => knn::adversarial::run(&options)?,
             (Section::Memory, _) => once::memory(&options)?,
         };
         println!("{text}");

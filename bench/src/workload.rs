@@ -1,6 +1,7 @@
 //! The points: the same for every engine and, by fixed seeds, in every run.
 
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp, Normal};
 
@@ -17,6 +18,16 @@ pub(crate) enum Shape {
     Exponential,
     /// Dense gaussian clusters in [0, 10]² and a thin background.
     Clustered,
+    /// All in one place.
+    Equal,
+    /// Uniform, 100 in each place.
+    Duplicates,
+    /// Uniform, and one point at 10¹² in every dimension.
+    Outlier,
+    /// Evenly on the diagonal of [0, 100]^d.
+    Line,
+    /// Whole coordinates, each place of a cube once.
+    Lattice,
 }
 
 /// What an ε-join is asked for: the neighbours within this distance.
@@ -77,6 +88,17 @@ pub(crate) const KNN_CASES: &[Case<Nearest>] = &[
     Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),
     Case::new("clustered-k8", Shape::Clustered, 2, Nearest(8)).per_20(50),
     Case::new("uniform64-k10", Shape::Uniform, 64, Nearest(10)).per_20(1),
+];
+
+/// Cases of the KNN-join on which an index could degenerate: not so many points, as one that
+/// does takes a time that goes with their square.
+pub(crate) const KNN_ADVERSARIAL: &[Case<Nearest>] = &[
+    Case::new("equal2-k8", Shape::Equal, 2, Nearest(8)).per_20(5),
+    Case::new("duplicates2-k8", Shape::Duplicates, 2, Nearest(8)).per_20(5),
+    Case::new("outlier2-k8", Shape::Outlier, 2, Nearest(8)).per_20(5),
+    Case::new("line6-k8", Shape::Line, 6, Nearest(8)).per_20(5),
+    Case::new("lattice3-k8", Shape::Lattice, 3, Nearest(8)).per_20(5),
+    Case::new("lattice6-k8", Shape::Lattice, 6, Nearest(8)).per_20(5),
 ];
 
 impl Case<Within> {
@@ -155,12 +177,24 @@ impl Workload<Nearest> {
 }
 
 /// Points of a shape, row-major: the same ones for the same three arguments.
-fn draw(shape: Shape, points: usize, dimension: usize) -> Vec<f64> {
+pub(crate) fn draw(shape: Shape, points: usize, dimension: usize) -> Vec<f64> {
     let mut random = StdRng::seed_from_u64(SEED + dimension as u64);
     match shape {
         Shape::Uniform => uniform(points, dimension, &mut random),
         Shape::Exponential => exponential(points, dimension, &mut random),
         Shape::Clustered => clustered(points, &mut random),
+        Shape::Equal => vec![0.3; points * dimension],
+        Shape::Duplicates => duplicates(points, dimension, &mut random),
+        Shape::Outlier => {
+            let mut data = uniform(points.saturating_sub(1), dimension, &mut random);
+            data.resize(points * dimension, 1e12);
+            data
+        }
+        Shape::Line => {
+            let along = (0..points).map(|_| random.random_range(0.0..100.0));
+            along.flat_map(|x| std::iter::repeat_n(x, dimension)).collect()
+        }
+        Shape::Lattice => lattice(points, dimension, &mut random),
     }
 }
 
@@ -196,6 +230,35 @@ fn clustered(points: usize, random: &mut StdRng) -> Vec<f64> {
     data
 }
 
+/// A hundredth of the places, each 100 times, in no order.
+fn duplicates(points: usize, dimension: usize, random: &mut StdRng) -> Vec<f64> {
+    let places = uniform(points.div_ceil(100), dimension, random);
+    let place = |at: usize| &places[at / 100 * dimension..][..dimension];
+    shuffled(points, random).flat_map(|at| place(at).to_vec()).collect()
+}
+
+/// The first points of the smallest cube that has so many, in no order.
+fn lattice(points: usize, dimension: usize, random: &mut StdRng) -> Vec<f64> {
+    let enough = |side: &usize| {
+        (0..dimension).try_fold(1, |n: usize, _| n.checked_mul(*side)).is_none_or(|n| n >= points)
+    };
+    let side = (1..).find(enough).expect("some cube is large enough");
+    let digits = |mut rest: usize| {
+        (0..dimension).map(move |_| {
+            let digit = rest % side;
+            rest /= side;
+            digit as f64
+        })
+    };
+    shuffled(points, random).flat_map(digits).collect()
+}
+
+fn shuffled(points: usize, random: &mut StdRng) -> impl Iterator<Item = usize> + use<> {
+    let mut order: Vec<usize> = (0..points).collect();
+    order.shuffle(random);
+    order.into_iter()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +270,7 @@ mod tests {
             assert_eq!(once.data, again.data);
             assert_eq!(once.data.len(), once.points * case.dimension);
         }
-        for case in KNN_CASES {
+        for case in KNN_CASES.iter().chain(KNN_ADVERSARIAL) {
             let (once, again) = (case.workload(Some(1010)), case.workload(Some(1010)));
             assert_eq!(once.data, again.data);
             assert_eq!(once.data.len(), once.points * case.dimension);
@@ -221,5 +284,24 @@ mod tests {
         assert_eq!(EPS_CASES[5].name, "clustered");
         assert_eq!(EPS_CASES[5].workload(Some(2000)).points, 5000);
         assert_eq!(EPS_CASES[5].workload(None).eps(), 0.02);
+    }
+
+    /// How many different places points have.
+    fn places(shape: Shape, points: usize) -> usize {
+        let data = draw(shape, points, 3);
+        let mut rows: Vec<[u64; 3]> =
+            data.chunks(3).map(|row| [0, 1, 2].map(|at| row[at].to_bits())).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.len()
+    }
+
+    #[test]
+    fn places_are_shared_as_they_should_be() {
+        assert_eq!(places(Shape::Equal, 1000), 1);
+        assert_eq!(places(Shape::Duplicates, 1000), 10);
+        assert_eq!(places(Shape::Lattice, 1000), 1000);
+        assert_eq!(places(Shape::Line, 1000), 1000);
+        assert_eq!(places(Shape::Outlier, 1000), 1000);
     }
 }
