@@ -18,9 +18,9 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::kernel::{Hits, LeafJob, NearestKernels, PAD, Ranks};
+use super::kernel::{FULL, Hits, LeafJob, NearestKernels, NodeJob, PAD, Ranks};
 use super::pool::Pool;
-use super::select::{Best, SORTED, largest};
+use super::select::{Best, NOBODY, SORTED, largest};
 use super::sort_by_id;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
@@ -79,6 +79,8 @@ struct Worker<'a, T> {
     floor: T,
     /// Whether something was passed over that keys do not tell from the best.
     open: bool,
+    /// Leaves of a node that were looked at before all others, as bits.
+    seeds: (usize, u32),
     /// The rows of the queries themselves, where they are no neighbours; else one that no
     /// point has.
     own: [u32; PAD],
@@ -99,6 +101,8 @@ enum Way {
 /// tried.
 const DOUBT: u32 = 8;
 const MOST_DOUBT: u32 = 64;
+/// Neighbours that a leaf next to a block is good for.
+const SEED: usize = 8;
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// The points that ask.
@@ -169,21 +173,30 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         if excluded {
             worker.own[..len].copy_from_slice(ids);
         }
-        self.search(worker);
+        if let Some(boxes) = self.right.boxes() {
+            let top = boxes.top();
+            self.visit(worker, boxes, top, 0, boxes.count(top));
+        }
     }
 
     /// Finds the best of every query of a block by their keys, unless those leave them open.
     fn by_ranks(&self, worker: &mut Worker<'_, T>, block: &Run, excluded: bool) -> bool {
         let Some(ranks) = &mut worker.ranks else { return false };
-        let own = if excluded { block.start as usize } else { usize::MAX };
+        let own = if excluded { block.start as usize } else { NOBODY };
         ranks.clear(block.len(), self.cap, own);
         (worker.limit, worker.floor) = ranks.limits();
         (worker.way, worker.open) = (Way::Ranks, false);
-        self.search(worker);
+        let Some(boxes) = self.right.boxes() else { return false };
+        self.seed(worker, boxes, block);
+        match boxes.top() {
+            0 => self.node(worker, boxes, 0),
+            top => self.visit(worker, boxes, top, 0, boxes.count(top)),
+        }
         let Some(ranks) = &mut worker.ranks else { return false };
         for lane in (0..PAD).step_by(self.kernels.lanes()) {
             self.kernels.merge(ranks, lane);
         }
+        worker.work.tests += core::mem::take(&mut ranks.tests);
         if worker.open || ranks.is_open(block.len(), self.cap) {
             worker.doubt += DOUBT;
             return false;
@@ -191,10 +204,118 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         true
     }
 
-    fn search(&self, worker: &mut Worker<'_, T>) {
-        let Some(boxes) = self.right.boxes() else { return };
-        let top = boxes.top();
-        self.visit(worker, boxes, top, 0, boxes.count(top));
+    /// Looks at the leaves next to a block first, so that there are bounds for all others.
+    fn seed(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, block: &Run) {
+        let mut gaps = [T::ZERO; PAD];
+        let mut nearest = |level: usize, first: usize| {
+            let count = FAN.min(boxes.count(level) - first);
+            let job = boxes.job(level, first, count, &worker.bound);
+            self.kernels.gaps(&job, T::INFINITY, &mut gaps);
+            let mut order: [usize; FAN] = core::array::from_fn(|leaf| leaf);
+            order[..count].sort_unstable_by(|&a, &b| {
+                gaps[a].partial_cmp(&gaps[b]).unwrap_or(core::cmp::Ordering::Equal)
+            });
+            (order, count)
+        };
+        let node = match self.left {
+            None => block.start as usize / (FAN * FAN),
+            Some(_) => (1..=boxes.top())
+                .rev()
+                .fold(0, |node, level| node * FAN + nearest(level, node * FAN).0[0]),
+        };
+        let (order, count) = nearest(0, node * FAN);
+        worker.seeds = (node, 0);
+        for &leaf in order[..count].iter().take(self.k.div_ceil(SEED)) {
+            worker.seeds.1 |= 1 << leaf;
+            let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
+            let job = self.node_job(queries, boxes, node);
+            let mut full = self.kernels.rank(&job, leaf, ranks);
+            ranks.tests += (PAD * PAD) as u64;
+            while full != 0 {
+                self.merge(ranks, full.trailing_zeros() as usize);
+                full &= full - 1;
+            }
+        }
+        let Some(ranks) = &mut worker.ranks else { return };
+        (worker.limit, worker.floor) = ranks.limits();
+    }
+
+    fn merge(&self, ranks: &mut Ranks<T>, lane: usize) {
+        self.kernels.merge(ranks, lane);
+        if !ranks.has_tags(lane) {
+            ranks.compact(lane..lane + self.kernels.lanes());
+        }
+    }
+
+    /// Up to 16 leaves, beside the queries of a block.
+    fn node_job<'b>(
+        &'b self,
+        queries: &'b [T],
+        boxes: &'b Boxes<T>,
+        node: usize,
+    ) -> NodeJob<'b, T> {
+        let right = &self.right;
+        let Columns::Own(coords) = right.columns() else {
+            unreachable!("columns of the points' own type were asked for")
+        };
+        let (lo, hi, box_stride) = boxes.columns(0);
+        let first = node * FAN * FAN;
+        NodeJob {
+            coords,
+            stride: right.stride(),
+            first,
+            ids: &right.ids()[first..right.len().min(first + FAN * FAN)],
+            lo,
+            hi,
+            box_stride,
+            node: node * FAN,
+            queries,
+            dim: right.dim(),
+        }
+    }
+
+    /// Notes the candidates of up to 16 leaves, query by query.
+    fn node(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, node: usize) {
+        let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
+        let job = self.node_job(queries, boxes, node);
+        let mut leaves = job.leaves();
+        if node == worker.seeds.0 {
+            leaves &= !worker.seeds.1;
+        }
+        let mut active = match boxes.top() {
+            0 => u32::from(u16::MAX),
+            _ => {
+                let (lo, hi, box_stride) = boxes.columns(1);
+                let job = LeafJob {
+                    lo,
+                    hi,
+                    box_stride,
+                    node,
+                    coords: job.coords,
+                    stride: job.stride,
+                    first: job.first,
+                    queries,
+                    dim: job.dim,
+                };
+                self.kernels.active(&job, &ranks.bounds)
+            }
+        };
+        let mut merged = false;
+        while active != 0 {
+            let query = active.trailing_zeros() as usize;
+            active &= active - 1;
+            let mut left = leaves;
+            while left != 0 {
+                left = self.kernels.rank_one(&job, query, left, ranks);
+                if ranks.waiting[query] as usize >= FULL {
+                    self.merge(ranks, query - query % self.kernels.lanes());
+                    merged = true;
+                }
+            }
+        }
+        if merged {
+            (worker.limit, worker.floor) = ranks.limits();
+        }
     }
 
     /// Visits some blocks of one level, nearest first.
@@ -243,7 +364,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                     continue;
                 }
             }
-            if level == 0 {
+            if level == 1 && worker.way == Way::Ranks {
+                self.node(worker, boxes, node);
+            } else if level == 0 {
                 self.leaf(worker, boxes.columns(level), node);
             } else {
                 let (below, all) = (node * FAN, boxes.count(level - 1));
@@ -259,7 +382,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let first = node * FAN;
         let last = right.len().min(first + FAN);
         let ids = &right.ids()[first..last];
-        let Worker { hits, queries, bounds, best, ranks, own, .. } = worker;
+        let Worker { hits, queries, bounds, best, own, .. } = worker;
         let job = LeafJob {
             coords,
             stride: right.stride(),
@@ -272,19 +395,6 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             dim: right.dim(),
         };
         worker.work.tests += (FAN * ids.len()) as u64;
-        if let (Way::Ranks, Some(ranks)) = (worker.way, ranks) {
-            let mut full = self.kernels.rank(&job, ids, ranks);
-            while full != 0 {
-                let lane = full.trailing_zeros() as usize;
-                full &= full - 1;
-                self.kernels.merge(ranks, lane);
-                if !ranks.has_tags(lane) {
-                    ranks.compact(lane..lane + self.kernels.lanes());
-                }
-                (worker.limit, worker.floor) = ranks.limits();
-            }
-            return;
-        }
         if self.k <= SORTED {
             self.kernels.keep(&job, ids, own, &mut best.kept());
             worker.limit = best.limit();
@@ -328,6 +438,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             limit: T::INFINITY,
             floor: T::NAN,
             open: false,
+            seeds: (0, 0),
             own: [u32::MAX; PAD],
             reporter: Reporter::new(join.monitor),
             rows: vec![Vec::new(); PAD],

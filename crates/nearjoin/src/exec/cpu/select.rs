@@ -6,6 +6,9 @@ use crate::scalar::Scalar;
 /// Up to this many are kept in order by the lanes; beyond, they are collected.
 pub(crate) const SORTED: usize = 64;
 
+/// A position that is far from every other.
+pub(crate) const NOBODY: usize = usize::MAX / 2;
+
 /// A candidate: its accumulated distance, and its row.
 pub(crate) type Near<T> = (T, u32);
 
@@ -162,7 +165,8 @@ impl<T: Scalar> Ranks<T> {
             dropped: [T::MAX; PAD],
             bounds: [T::NEG_INFINITY; PAD],
             caps: [T::NEG_INFINITY; PAD],
-            own: usize::MAX,
+            own: NOBODY,
+            tests: 0,
         }
     }
 

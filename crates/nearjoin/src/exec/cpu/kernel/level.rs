@@ -110,7 +110,7 @@ macro_rules! level {
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
                 BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
-                Open, PAD, Piece, Ranks,
+                NodeJob, Open, PAD, Piece, Ranks,
             };
             use crate::metric::Metric;
 
@@ -181,11 +181,23 @@ macro_rules! level {
                 unsafe { nearest::leaf::<$exact_f32, N, D>(job, bounds, hits) }
             }
             $(#[$features])?
+            unsafe fn active_f32<N: Norm>(job: &LeafJob<'_, f32>, bounds: &[f32; PAD]) -> u32 {
+                // SAFETY: as above.
+                unsafe { nearest::active::<$exact_f32, N>(job, bounds) }
+            }
+            $(#[$features])?
             unsafe fn rank_f32<N: Norm, const D: usize>(
-                job: &LeafJob<'_, f32>, ids: &[u32], ranks: &mut Ranks<f32>,
+                job: &NodeJob<'_, f32>, leaf: usize, ranks: &mut Ranks<f32>,
             ) -> u32 {
                 // SAFETY: as above.
-                unsafe { ranks::rank::<$exact_f32, N, D>(job, ids, ranks) }
+                unsafe { ranks::rank::<$exact_f32, N, D>(job, leaf, ranks) }
+            }
+            $(#[$features])?
+            unsafe fn rank_one_f32<N: Norm, const D: usize>(
+                job: &NodeJob<'_, f32>, query: usize, leaves: u32, ranks: &mut Ranks<f32>,
+            ) -> u32 {
+                // SAFETY: as above.
+                unsafe { ranks::rank_one::<$exact_f32, N, D>(job, query, leaves, ranks) }
             }
             $(#[$features])?
             unsafe fn merge_f32<const ROOM: usize>(ranks: &mut Ranks<f32>, lane: usize) {
@@ -200,11 +212,23 @@ macro_rules! level {
                 unsafe { nearest::leaf::<$exact_f64, N, D>(job, bounds, hits) }
             }
             $(#[$features])?
+            unsafe fn active_f64<N: Norm>(job: &LeafJob<'_, f64>, bounds: &[f64; PAD]) -> u32 {
+                // SAFETY: as above.
+                unsafe { nearest::active::<$exact_f64, N>(job, bounds) }
+            }
+            $(#[$features])?
             unsafe fn rank_f64<N: Norm, const D: usize>(
-                job: &LeafJob<'_, f64>, ids: &[u32], ranks: &mut Ranks<f64>,
+                job: &NodeJob<'_, f64>, leaf: usize, ranks: &mut Ranks<f64>,
             ) -> u32 {
                 // SAFETY: as above.
-                unsafe { ranks::rank::<$exact_f64, N, D>(job, ids, ranks) }
+                unsafe { ranks::rank::<$exact_f64, N, D>(job, leaf, ranks) }
+            }
+            $(#[$features])?
+            unsafe fn rank_one_f64<N: Norm, const D: usize>(
+                job: &NodeJob<'_, f64>, query: usize, leaves: u32, ranks: &mut Ranks<f64>,
+            ) -> u32 {
+                // SAFETY: as above.
+                unsafe { ranks::rank_one::<$exact_f64, N, D>(job, query, leaves, ranks) }
             }
             $(#[$features])?
             unsafe fn merge_f64<const ROOM: usize>(ranks: &mut Ranks<f64>, lane: usize) {
@@ -269,13 +293,18 @@ macro_rules! level {
             macro_rules! nearest_by_dimension {
                 (
                     @@ $norm:ty, $d:literal,
-                    ($gaps:ident, $leaf:ident, $keep:ident, $rank:ident, $merge:ident, $lanes:expr)
+                    (
+                        $gaps:ident, $leaf:ident, $keep:ident, $active:ident, $rank:ident,
+                        $rank_one:ident, $merge:ident, $lanes:expr
+                    )
                 ) => {
                     NearestKernels {
                         gaps: $gaps::<$norm>,
                         leaf: $leaf::<$norm, $d>,
                         keep: $keep::<$norm, $d>,
+                        active: $active::<$norm>,
                         rank: $rank::<$norm, $d>,
+                        rank_one: $rank_one::<$norm, $d>,
                         merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],
                         lanes: $lanes,
                     }
@@ -307,7 +336,10 @@ macro_rules! level {
             ) -> NearestKernels<f32> {
                 nearest_by_dimension!(
                     metric, dim,
-                    (gaps_f32, leaf_f32, keep_f32, rank_f32, merge_f32, <$exact_f32 as Vector>::LANES)
+                    (
+                        gaps_f32, leaf_f32, keep_f32, active_f32, rank_f32, rank_one_f32, merge_f32,
+                        <$exact_f32 as Vector>::LANES
+                    )
                 )
             }
 
@@ -316,7 +348,10 @@ macro_rules! level {
             ) -> NearestKernels<f64> {
                 nearest_by_dimension!(
                     metric, dim,
-                    (gaps_f64, leaf_f64, keep_f64, rank_f64, merge_f64, <$exact_f64 as Vector>::LANES)
+                    (
+                        gaps_f64, leaf_f64, keep_f64, active_f64, rank_f64, rank_one_f64, merge_f64,
+                        <$exact_f64 as Vector>::LANES
+                    )
                 )
             }
 

@@ -21,7 +21,7 @@ mod avx512;
 
 pub use level::SimdLevel;
 pub(crate) use level::level;
-pub(crate) use ranks::WAITING;
+pub(crate) use ranks::{FULL, WAITING};
 
 use crate::metric::Metric;
 use crate::points::Points;
@@ -157,6 +157,41 @@ impl<T> LeafJob<'_, T> {
     }
 }
 
+/// Up to 16 queries against a node: up to 16 leaves of 16 candidates.
+pub(crate) struct NodeJob<'a, T> {
+    /// One column per dimension, `stride` apart, and the node's first candidate.
+    pub(crate) coords: &'a [T],
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    /// The rows of the node's candidates.
+    pub(crate) ids: &'a [u32],
+    /// The boxes of the leaves: column `j` from `j · box_stride + node` on.
+    pub(crate) lo: &'a [T],
+    pub(crate) hi: &'a [T],
+    pub(crate) box_stride: usize,
+    pub(crate) node: usize,
+    /// The queries, a column of 16 per dimension.
+    pub(crate) queries: &'a [T],
+    pub(crate) dim: usize,
+}
+
+impl<T> NodeJob<'_, T> {
+    fn check(&self) {
+        let padded = self.ids.len().next_multiple_of(PAD);
+        assert!(self.ids.len() <= PAD * PAD && self.first + padded <= self.stride);
+        assert!(self.dim * self.stride <= self.coords.len());
+        let boxes = self.dim * self.box_stride;
+        assert!(self.node + PAD <= self.box_stride);
+        assert!(boxes <= self.lo.len() && boxes <= self.hi.len());
+        assert!(self.dim * PAD <= self.queries.len());
+    }
+
+    /// The leaves, as bits.
+    pub(crate) fn leaves(&self) -> u32 {
+        ((1u64 << self.ids.len().div_ceil(PAD)) - 1) as u32
+    }
+}
+
 /// What a leaf had for the queries: of each that it had something for, the candidates in
 /// question as bits, and the accumulated distances of all 16.
 pub(crate) struct Hits<T> {
@@ -201,22 +236,27 @@ pub(crate) struct Ranks<T> {
     /// The position of query 0 among the candidates, where queries are no neighbours of
     /// their own; else one that no candidate has.
     pub(crate) own: usize,
+    /// Distances computed for single queries.
+    pub(crate) tests: u64,
 }
 
 impl<T: Scalar> Ranks<T> {
     /// Tags that there are.
     pub(crate) const TAGS: usize = 1 << T::TAG_BITS;
 
-    fn check(&self) {
-        assert!(matches!(self.keys.len(), 128 | 256 | 512 | 1024) && self.k > 0);
-        assert!(self.k * PAD <= self.keys.len());
+    /// Whether there is room for 16 more candidates of some queries.
+    fn check(&self, queries: core::ops::Range<usize>) {
         assert!(self.acc.len() == Self::TAGS * PAD && self.ids.len() == Self::TAGS * PAD);
-        assert!(self.first.iter().all(|first| first + WAITING <= Self::TAGS));
-        assert!(self.waiting.iter().all(|&rows| rows as usize <= WAITING - PAD));
+        for query in queries {
+            assert!(self.first[query] + WAITING <= Self::TAGS);
+            assert!(self.waiting[query] as usize <= FULL);
+        }
     }
 }
 
-type RankFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &mut Ranks<T>) -> u32;
+type ActiveFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD]) -> u32;
+type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, &mut Ranks<T>) -> u32;
+type RankOneFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
 type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
 type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
 type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD], &mut Hits<T>);
@@ -229,7 +269,9 @@ pub(crate) struct NearestKernels<T> {
     gaps: GapsFn<T>,
     leaf: LeafFn<T>,
     keep: KeepFn<T>,
+    active: ActiveFn<T>,
     rank: RankFn<T>,
+    rank_one: RankOneFn<T>,
     /// For 8, 16, 32 and 64 keys.
     merge: [MergeFn<T>; 4],
     lanes: usize,
@@ -257,14 +299,37 @@ impl<T: Scalar> NearestKernels<T> {
         unsafe { (self.leaf)(job, bounds, hits) }
     }
 
-    /// Notes the candidates of a leaf, named by `ids`. Returns the registers of queries, by
-    /// their first lanes as bits, in which it is time to [`merge`](NearestKernels::merge).
-    pub(crate) fn rank(&self, job: &LeafJob<'_, T>, ids: &[u32], ranks: &mut Ranks<T>) -> u32 {
+    /// Which of the queries the box of a leaf may hold a neighbour of.
+    pub(crate) fn active(&self, job: &LeafJob<'_, T>, bounds: &[T; PAD]) -> u32 {
         job.check();
-        ranks.check();
-        assert!(ids.len() <= PAD);
-        // SAFETY: the job and the room are checked; the level is available.
-        unsafe { (self.rank)(job, ids, ranks) }
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.active)(job, bounds) }
+    }
+
+    /// Notes the candidates of a leaf for all queries. Returns the registers of queries, by
+    /// their first lanes as bits, in which it is time to [`merge`](NearestKernels::merge).
+    pub(crate) fn rank(&self, job: &NodeJob<'_, T>, leaf: usize, ranks: &mut Ranks<T>) -> u32 {
+        job.check();
+        ranks.check(0..PAD);
+        assert!(job.leaves() >> leaf & 1 == 1);
+        // SAFETY: the job, the leaf and the room are checked; the level is available.
+        unsafe { (self.rank)(job, leaf, ranks) }
+    }
+
+    /// Notes the candidates of some leaves for one query, until it is time to merge; returns
+    /// the leaves that are left.
+    pub(crate) fn rank_one(
+        &self,
+        job: &NodeJob<'_, T>,
+        query: usize,
+        leaves: u32,
+        ranks: &mut Ranks<T>,
+    ) -> u32 {
+        job.check();
+        ranks.check(query..query + 1);
+        assert!(leaves & !job.leaves() == 0);
+        // SAFETY: the job, the leaves and the room are checked; the level is available.
+        unsafe { (self.rank_one)(job, query, leaves, ranks) }
     }
 
     /// Merges what waits in one register of queries.

@@ -44,6 +44,34 @@ pub(super) unsafe fn gaps<V: Vector, N: Norm>(
     }
 }
 
+/// Which of 16 queries a box may hold a neighbour of: its distance is at most their bounds.
+#[inline(always)]
+pub(super) unsafe fn active<V: Vector, N: Norm>(
+    job: &LeafJob<'_, V::Lane>,
+    bounds: &[V::Lane; PAD],
+) -> u32 {
+    // SAFETY: `LeafJob::check` has made sure of the box and of the queries; the caller promises
+    // the instruction set.
+    unsafe {
+        let queries = job.queries.as_ptr();
+        let mut active = 0;
+        let mut base = 0;
+        while base < PAD {
+            let mut gap = V::splat(V::Lane::ZERO);
+            for j in 0..job.dim {
+                let q = V::load(queries.add(j * PAD + base));
+                let at = j * job.box_stride + job.node;
+                let lo = V::splat(*job.lo.get_unchecked(at));
+                let hi = V::splat(*job.hi.get_unchecked(at));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
+            }
+            active |= gap.le(V::load(bounds.as_ptr().add(base))) << base;
+            base += V::LANES;
+        }
+        active
+    }
+}
+
 /// Measures the 16 candidates of a leaf for each query that its box may hold a neighbour of.
 ///
 /// ```text
@@ -62,28 +90,15 @@ pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
     // and of the queries; the caller promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
-        let (queries, bounds) = (job.queries.as_ptr(), bounds.as_ptr());
-        let mut active = 0;
-        let mut base = 0;
-        while base < PAD {
-            let mut gap = zero;
-            for j in 0..dim {
-                let q = V::load(queries.add(j * PAD + base));
-                let at = j * job.box_stride + job.node;
-                let lo = V::splat(*job.lo.get_unchecked(at));
-                let hi = V::splat(*job.hi.get_unchecked(at));
-                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
-            }
-            active |= gap.le(V::load(bounds.add(base))) << base;
-            base += V::LANES;
-        }
+        let queries = job.queries.as_ptr();
+        let mut active = active::<V, N>(job, bounds);
         let coords = job.coords.as_ptr().add(job.first);
         let stride = job.stride;
         let mut count = 0;
         while active != 0 {
             let query = active.trailing_zeros() as usize;
             active &= active - 1;
-            let bound = V::splat(*bounds.add(query));
+            let bound = V::splat(*bounds.get_unchecked(query));
             let to = hits.acc.as_mut_ptr().add(count).cast::<V::Lane>();
             let mut lanes = 0;
             let mut base = 0;

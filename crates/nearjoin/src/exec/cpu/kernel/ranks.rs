@@ -7,130 +7,165 @@
 
 use super::generic::step_gap;
 use super::vector::{Norm, Vector};
-use super::{LeafJob, PAD, Ranks};
+use super::{NodeJob, PAD, Ranks};
 use crate::scalar::Scalar;
 
 /// Candidates of a query that wait to be merged, when it is time to.
-pub(super) const FULL: usize = 16;
+pub(crate) const FULL: usize = 16;
 /// Rows for those that wait: a leaf can come on top.
 pub(crate) const WAITING: usize = FULL + PAD;
-/// Where so few queries of a register may find a neighbour in a leaf, each looks alone.
-const FEW: u32 = 3;
 
-/// Notes the candidates of a leaf for every query that they may be among the best of. Returns
-/// the first lanes of the registers in which it is time to merge, as bits.
+/// Notes the candidates of a leaf for all queries: those that any query of a register may be
+/// among the best of. Returns the first lanes of the registers in which it is time to merge, as
+/// bits.
 ///
 /// ```text
-/// for each register of queries:  active = (distance(q, box) ≤ bound[q])
-///     many:  for each candidate c:  note it for all lanes if distance(q, c) ≤ bound[q] in any
-///     few:   for each active q:  for each candidate c:  note it if distance(q, c) ≤ bound[q]
+/// for each candidate c:  note it for all lanes if distance(q, c) ≤ bound[q] in any
 /// ```
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
-    job: &LeafJob<'_, V::Lane>,
-    ids: &[u32],
+    job: &NodeJob<'_, V::Lane>,
+    leaf: usize,
     ranks: &mut Ranks<V::Lane>,
 ) -> u32 {
     let dim = if D == 0 { job.dim } else { D };
-    // SAFETY: `LeafJob::check` has made sure of 16 candidates in every column, of the box
-    // and of the queries; `Ranks::check` of room for 16 more candidates; the caller promises
-    // the instruction set.
+    // SAFETY: `NodeJob::check` has made sure of the leaf's candidates in every column and of
+    // the queries; `Ranks::check` of room for 16 more candidates; the caller promises the
+    // instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
         let none = V::splat(V::Lane::MAX);
         let queries = job.queries.as_ptr();
-        let coords = job.coords.as_ptr().add(job.first);
+        let coords = job.coords.as_ptr().add(job.first + leaf * PAD);
+        let ids = job.ids.get_unchecked(leaf * PAD..);
         let (noted, names) = (ranks.acc.as_mut_ptr(), ranks.ids.as_mut_ptr());
         // The candidate `own + q`, if there is one, is query q itself.
-        let own = ranks.own.wrapping_sub(job.first);
+        let own = ranks.own.wrapping_sub(job.first + leaf * PAD);
         let mut full = 0;
         let mut base = 0;
         while base < PAD {
             let bound = V::load(ranks.bounds.as_ptr().add(base));
             let mut held = [zero; HELD];
-            let mut gap = zero;
-            for j in 0..dim {
-                let q = V::load(queries.add(j * PAD + base));
-                if D != 0 {
-                    held[j] = q;
+            if D != 0 {
+                for j in 0..dim {
+                    held[j] = V::load(queries.add(j * PAD + base));
                 }
-                let at = j * job.box_stride + job.node;
-                let lo = V::splat(*job.lo.get_unchecked(at));
-                let hi = V::splat(*job.hi.get_unchecked(at));
-                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
-            }
-            let mut active = gap.le(bound);
-            if active == 0 {
-                base += V::LANES;
-                continue;
             }
             let waiting = ranks.waiting.get_unchecked_mut(base..base + V::LANES);
             let first = *ranks.first.get_unchecked(base);
-            let mut most = 0;
-            for &rows in waiting.iter() {
-                most = if rows > most { rows } else { most };
+            let mut rows = 0;
+            for &waits in waiting.iter() {
+                rows = if waits > rows { waits } else { rows };
             }
-            if active.count_ones() > FEW {
-                let mut at = (first + most as usize) * PAD + base;
-                for (c, &id) in ids.iter().enumerate() {
-                    let mut acc = zero;
-                    for j in 0..dim {
-                        let q = if D != 0 { held[j] } else { V::load(queries.add(j * PAD + base)) };
-                        acc = N::step(acc, q.sub(V::splat(*coords.add(j * job.stride + c))));
-                    }
-                    let me = c.wrapping_sub(own).wrapping_sub(base);
-                    if me < V::LANES {
-                        acc = V::select(1 << me, none, acc);
-                    }
-                    // Written in any case; what no lane wants, the next one overwrites.
-                    acc.store(noted.add(at));
-                    V::store_labels(V::splat_label(id), names.add(at));
-                    at += PAD * usize::from(acc.le(bound) != 0);
+            let mut at = (first + rows as usize) * PAD + base;
+            for (c, &id) in ids.iter().take(PAD).enumerate() {
+                let mut acc = zero;
+                for j in 0..dim {
+                    let q = if D != 0 { held[j] } else { V::load(queries.add(j * PAD + base)) };
+                    acc = N::step(acc, q.sub(V::splat(*coords.add(j * job.stride + c))));
                 }
-                none.store(noted.add(at));
-                most = ((at - base) / PAD - first) as u32;
-                waiting.fill(most);
-            } else {
-                while active != 0 {
-                    let lane = active.trailing_zeros() as usize;
-                    active &= active - 1;
-                    let query = base + lane;
-                    let bound = V::splat(*ranks.bounds.get_unchecked(query));
-                    let mut here = [V::Lane::ZERO; PAD];
-                    let mut found = 0;
-                    let mut some = 0;
-                    while some < PAD {
-                        let mut acc = zero;
-                        for j in 0..dim {
-                            let x = V::load(coords.add(j * job.stride + some));
-                            acc = N::step(acc, V::splat(*queries.add(j * PAD + query)).sub(x));
-                        }
-                        acc.store(here.as_mut_ptr().add(some));
-                        found |= acc.le(bound) << some;
-                        some += V::LANES;
-                    }
-                    found &= ((1u64 << ids.len()) - 1) as u32;
-                    let me = own.wrapping_add(query);
-                    if me < PAD {
-                        found &= !(1 << me);
-                    }
-                    let rows = waiting.get_unchecked_mut(lane);
-                    while found != 0 {
-                        let c = found.trailing_zeros() as usize;
-                        found &= found - 1;
-                        let at = (first + *rows as usize) * PAD + query;
-                        *noted.add(at) = *here.get_unchecked(c);
-                        *names.add(at) = *ids.get_unchecked(c);
-                        *rows += 1;
-                    }
-                    most = if *rows > most { *rows } else { most };
+                let me = c.wrapping_sub(own).wrapping_sub(base);
+                if me < V::LANES {
+                    acc = V::select(1 << me, none, acc);
                 }
+                // Written in any case; what no lane wants, the next one overwrites.
+                acc.store(noted.add(at));
+                V::store_labels(V::splat_label(id), names.add(at));
+                at += PAD * usize::from(acc.le(bound) != 0);
             }
-            full |= u32::from(most as usize >= FULL) << base;
+            none.store(noted.add(at));
+            rows = ((at - base) / PAD - first) as u32;
+            waiting.fill(rows);
+            full |= u32::from(rows as usize >= FULL) << base;
             base += V::LANES;
         }
         full
+    }
+}
+
+/// Notes the candidates of some leaves of a node for one query. Returns the leaves that are
+/// left when it is time to merge.
+///
+/// ```text
+/// for each leaf with distance(q, box) ≤ bound[q]:
+///     for each candidate c:  note it if distance(q, c) ≤ bound[q]
+/// ```
+#[inline(always)]
+pub(super) unsafe fn rank_one<V: Vector, N: Norm, const D: usize>(
+    job: &NodeJob<'_, V::Lane>,
+    query: usize,
+    leaves: u32,
+    ranks: &mut Ranks<V::Lane>,
+) -> u32 {
+    let dim = if D == 0 { job.dim } else { D };
+    // SAFETY: `NodeJob::check` has made sure of the candidates in every column, of the boxes
+    // and of the queries; `Ranks::check` of room for 16 more candidates; the caller promises
+    // the instruction set.
+    unsafe {
+        let zero = V::splat(V::Lane::ZERO);
+        let queries = job.queries.as_ptr().add(query);
+        let bound = V::splat(*ranks.bounds.get_unchecked(query));
+        let boxes = (job.lo.as_ptr().add(job.node), job.hi.as_ptr().add(job.node));
+        let mut near = 0;
+        let mut some = 0;
+        while some < PAD {
+            let mut gap = zero;
+            for j in 0..dim {
+                let q = V::splat(*queries.add(j * PAD));
+                let lo = V::load(boxes.0.add(j * job.box_stride + some));
+                let hi = V::load(boxes.1.add(j * job.box_stride + some));
+                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
+            }
+            near |= gap.le(bound) << some;
+            some += V::LANES;
+        }
+        near &= leaves;
+        let (noted, names) = (ranks.acc.as_mut_ptr(), ranks.ids.as_mut_ptr());
+        let own = ranks.own.wrapping_add(query).wrapping_sub(job.first);
+        let rows = ranks.waiting.get_unchecked_mut(query);
+        let mut at = (*ranks.first.get_unchecked(query) + *rows as usize) * PAD + query;
+        let end = at + (FULL - *rows as usize) * PAD;
+        let begin = at;
+        let mut tests = 0;
+        while near != 0 && at < end {
+            let leaf = near.trailing_zeros() as usize * PAD;
+            near &= near - 1;
+            let coords = job.coords.as_ptr().add(job.first + leaf);
+            let ids = job.ids.as_ptr().add(leaf);
+            let mut here = [V::Lane::ZERO; PAD];
+            let mut found = 0;
+            let mut some = 0;
+            while some < PAD {
+                let mut acc = zero;
+                for j in 0..dim {
+                    let x = V::load(coords.add(j * job.stride + some));
+                    acc = N::step(acc, V::splat(*queries.add(j * PAD)).sub(x));
+                }
+                acc.store(here.as_mut_ptr().add(some));
+                found |= acc.le(bound) << some;
+                some += V::LANES;
+            }
+            tests += PAD as u64;
+            // The last leaf may be short; what stands behind it is no point.
+            if leaf + PAD > job.ids.len() {
+                found &= ((1u64 << (job.ids.len() - leaf)) - 1) as u32;
+            }
+            let me = own.wrapping_sub(leaf);
+            if me < PAD {
+                found &= !(1 << me);
+            }
+            while found != 0 {
+                let c = found.trailing_zeros() as usize;
+                found &= found - 1;
+                *noted.add(at) = *here.get_unchecked(c);
+                *names.add(at) = *ids.add(c);
+                at += PAD;
+            }
+        }
+        *rows += ((at - begin) / PAD) as u32;
+        ranks.tests += tests;
+        near
     }
 }
 
