@@ -7,9 +7,7 @@ use crate::error::{Error, Result};
 use crate::exec::cpu::kernel::{NearestKernels, SimdLevel};
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::cpu::pool::Pool;
-use crate::index::layout::Making;
-use crate::index::order::{self, Order};
-use crate::index::{Layout, tree};
+use crate::index::{Leaves, order, tree};
 use crate::join::{check_device, check_threads};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
@@ -285,17 +283,16 @@ impl<T: Scalar> KnnPlan<'_, T> {
     /// Puts the points in the order of a tree, or leaves them as they are, and boxes them.
     fn index(&self) -> Result<CpuKnn<'_, T>> {
         let brute = self.decision.strategy == Strategy::Brute;
-        let making = Making { narrow: None, boxes: true };
-        let layout = |points: Points<'_, T>| match brute {
-            true => order::identity(points.len()),
-            false => tree::sort(points, &extents(points)),
+        let leaves = |points: Points<'_, T>| {
+            let ids = match brute {
+                true => order::identity(points.len()),
+                false => tree::sort(points, &extents(points)),
+            };
+            Leaves::new(points, ids?)
         };
-        let layout = |points| Layout::new(points, Order::Ids(layout(points)?), making);
-        let right = layout(self.right.unwrap_or(self.left))?;
-        let left = self.right.map(|_| layout(self.left)).transpose()?;
-        let least = right.boxes().map_or(Vec::new(), |boxes| boxes.least_rows(right.ids()));
+        let right = leaves(self.right.unwrap_or(self.left))?;
+        let left = self.right.map(|_| leaves(self.left)).transpose()?;
         Ok(CpuKnn {
-            least,
             pool: &self.pool,
             kernels: NearestKernels::new(self.simd, self.options.metric, self.left.dimension()),
             left,

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::{Candidates, Layout, Run, push_run};
+use super::{Candidates, Run, push_run};
 use crate::error::Result;
 use crate::exec::cpu::kernel::{BoxJob, Kernels};
 use crate::memory::Buffer;
@@ -51,10 +51,14 @@ pub(crate) struct Boxes<T> {
 }
 
 impl<T: Scalar> Boxes<T> {
-    /// Boxes every 16 points of a layout, and every 16 boxes, up to a handful.
-    pub(crate) fn new(layout: &Layout<'_, T>) -> Result<Self> {
-        let (len, dim) = (layout.len(), layout.dim());
-        let mut levels = vec![Level::new(len, dim, |j, points| layout.extent(j, points))?];
+    /// Boxes every 16 of `len` points, whose extent in dimension `j` is given, and every 16
+    /// boxes, up to a handful.
+    pub(crate) fn new(
+        len: usize,
+        dim: usize,
+        extent: impl Fn(usize, &Run) -> (T, T) + Sync,
+    ) -> Result<Self> {
+        let mut levels = vec![Level::new(len, dim, extent)?];
         while let Some(below) = levels.last().filter(|level| level.count > FAN) {
             let level = Level::new(below.count, dim, |j, boxes: &Run| {
                 let range = |bounds: &Buffer<T>, pick: fn(T, T) -> T, start: T| {
@@ -68,6 +72,10 @@ impl<T: Scalar> Boxes<T> {
             levels.push(level);
         }
         Ok(Boxes { dim, len, levels })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The highest level; it has at most 16 blocks.

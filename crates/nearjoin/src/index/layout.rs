@@ -62,7 +62,8 @@ impl<'a, T: Scalar> Layout<'a, T> {
         };
         let mut layout = Layout { points, stride, columns, ids, boxes: None };
         if making.boxes {
-            layout.boxes = Some(Boxes::new(&layout)?);
+            let extent = |j: usize, run: &Run| layout.extent(j, run);
+            layout.boxes = Some(Boxes::new(layout.len(), layout.dim(), extent)?);
         }
         Ok(layout)
     }
@@ -150,7 +151,7 @@ impl<'a, T: Scalar> Layout<'a, T> {
 
 /// Least and greatest of some numbers.
 #[inline(always)]
-fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
+pub(super) fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
     let (mut lo, mut hi) = (numbers[0], numbers[0]);
     for &x in numbers {
         lo = if x < lo { x } else { lo };

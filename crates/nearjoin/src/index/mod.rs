@@ -6,11 +6,13 @@ pub(crate) mod directory;
 pub(crate) mod ego;
 pub(crate) mod grid;
 pub(crate) mod layout;
+pub(crate) mod leaves;
 pub(crate) mod order;
 pub(crate) mod tree;
 
 pub(crate) use boxes::{BoxOf, Boxes, Prune};
 pub(crate) use layout::Layout;
+pub(crate) use leaves::Leaves;
 
 use core::ops::Range;
 

@@ -25,8 +25,7 @@ use super::sort_by_id;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
 use crate::index::boxes::FAN;
-use crate::index::layout::Columns;
-use crate::index::{BoxOf, Boxes, Layout, Run};
+use crate::index::{BoxOf, Boxes, Leaves, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::scalar::Scalar;
@@ -36,10 +35,8 @@ pub(crate) struct CpuKnn<'a, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) kernels: NearestKernels<T>,
     /// None where the right points are joined with themselves.
-    pub(crate) left: Option<Layout<'a, T>>,
-    pub(crate) right: Layout<'a, T>,
-    /// The least row of every block of the right, by level.
-    pub(crate) least: Vec<Vec<u32>>,
+    pub(crate) left: Option<Leaves<T>>,
+    pub(crate) right: Leaves<T>,
     pub(crate) include_self: bool,
     pub(crate) k: usize,
     /// How distances are computed; its ε is not used.
@@ -101,17 +98,19 @@ enum Way {
 /// tried.
 const DOUBT: u32 = 8;
 const MOST_DOUBT: u32 = 64;
+/// Candidates that wait for better company after a node.
+const FEW: usize = 12;
 /// Neighbours that a leaf next to a block is good for.
 const SEED: usize = 8;
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// The points that ask.
-    pub(crate) fn queries(&self) -> &Layout<'a, T> {
+    pub(crate) fn queries(&self) -> &Leaves<T> {
         self.left.as_ref().unwrap_or(&self.right)
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.right.bytes() + self.left.as_ref().map_or(0, Layout::bytes)
+        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes)
     }
 
     /// Finds the best of every query, and runs `action` on each block, on all threads.
@@ -148,15 +147,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// Finds the best of every query of a block.
     fn block(&self, worker: &mut Worker<'_, T>, block: &Run) {
         let queries = self.queries();
-        let Columns::Own(coords) = queries.columns() else {
-            unreachable!("columns of the points' own type were asked for")
-        };
-        let (len, dim, stride) = (block.len(), queries.dim(), queries.stride());
-        for j in 0..dim {
-            let column = &coords[j * stride + block.start as usize..][..PAD];
-            worker.queries[j * PAD..][..PAD].copy_from_slice(column);
-        }
-        queries.bound(block, &mut worker.bound);
+        let (leaf, len) = (block.start as usize / FAN, block.len());
+        worker.queries.copy_from_slice(queries.leaf(leaf));
+        queries.bound(leaf, &mut worker.bound);
         let excluded = self.left.is_none() && !self.include_self;
         worker.doubt = worker.doubt.saturating_sub(1);
         if worker.doubt < MOST_DOUBT && self.by_ranks(worker, block, excluded) {
@@ -173,7 +166,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         if excluded {
             worker.own[..len].copy_from_slice(ids);
         }
-        if let Some(boxes) = self.right.boxes() {
+        let boxes = self.right.boxes();
+        if !boxes.is_empty() {
             let top = boxes.top();
             self.visit(worker, boxes, top, 0, boxes.count(top));
         }
@@ -186,16 +180,14 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         ranks.clear(block.len(), self.cap, own);
         (worker.limit, worker.floor) = ranks.limits();
         (worker.way, worker.open) = (Way::Ranks, false);
-        let Some(boxes) = self.right.boxes() else { return false };
+        let boxes = self.right.boxes();
         self.seed(worker, boxes, block);
         match boxes.top() {
             0 => self.node(worker, boxes, 0),
             top => self.visit(worker, boxes, top, 0, boxes.count(top)),
         }
         let Some(ranks) = &mut worker.ranks else { return false };
-        for lane in (0..PAD).step_by(self.kernels.lanes()) {
-            self.kernels.merge(ranks, lane);
-        }
+        self.merge_above(ranks, 0);
         worker.work.tests += core::mem::take(&mut ranks.tests);
         if worker.open || ranks.is_open(block.len(), self.cap) {
             worker.doubt += DOUBT;
@@ -224,26 +216,51 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 .fold(0, |node, level| node * FAN + nearest(level, node * FAN).0[0]),
         };
         let (order, count) = nearest(0, node * FAN);
-        worker.seeds = (node, 0);
-        for &leaf in order[..count].iter().take(self.k.div_ceil(SEED)) {
-            worker.seeds.1 |= 1 << leaf;
-            let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
-            let job = self.node_job(queries, boxes, node);
-            let mut full = self.kernels.rank(&job, leaf, ranks);
-            ranks.tests += (PAD * PAD) as u64;
-            while full != 0 {
-                self.merge(ranks, full.trailing_zeros() as usize);
-                full &= full - 1;
+        let seeds = order[..count].iter().take(self.k.div_ceil(SEED));
+        worker.seeds = (node, seeds.clone().fold(0, |leaves, leaf| leaves | 1 << leaf));
+        let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
+        let job = self.node_job(queries, boxes, node);
+        for &leaf in seeds {
+            for query in 0..block.len() {
+                self.rank(&job, query, 1 << leaf, ranks);
             }
+            self.merge_above(ranks, 0);
         }
-        let Some(ranks) = &mut worker.ranks else { return };
         (worker.limit, worker.floor) = ranks.limits();
     }
 
+    /// Notes the candidates of some leaves for a query.
+    fn rank(&self, job: &NodeJob<'_, T>, query: usize, leaves: u32, ranks: &mut Ranks<T>) {
+        let mut left = leaves;
+        while left != 0 {
+            left = self.kernels.rank(job, query, left, ranks);
+            if ranks.waiting(query) >= FULL {
+                self.merge(ranks, query - query % self.kernels.lanes());
+            }
+        }
+    }
+
+    /// Merges the registers in which more than so many wait for some query. Returns whether
+    /// there was one.
+    fn merge_above(&self, ranks: &mut Ranks<T>, few: usize) -> bool {
+        let mut any = false;
+        for lane in (0..PAD).step_by(self.kernels.lanes()) {
+            let waiting = (lane..lane + self.kernels.lanes()).map(|query| ranks.waiting(query));
+            if waiting.fold(0, usize::max) > few {
+                self.merge(ranks, lane);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Merges what waits in a register of queries, and finds tags for more.
     fn merge(&self, ranks: &mut Ranks<T>, lane: usize) {
         self.kernels.merge(ranks, lane);
-        if !ranks.has_tags(lane) {
-            ranks.compact(lane..lane + self.kernels.lanes());
+        for query in lane..lane + self.kernels.lanes() {
+            if !ranks.has_tags(query) {
+                ranks.compact(query);
+            }
         }
     }
 
@@ -255,16 +272,13 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         node: usize,
     ) -> NodeJob<'b, T> {
         let right = &self.right;
-        let Columns::Own(coords) = right.columns() else {
-            unreachable!("columns of the points' own type were asked for")
-        };
         let (lo, hi, box_stride) = boxes.columns(0);
         let first = node * FAN * FAN;
         NodeJob {
-            coords,
-            stride: right.stride(),
+            coords: right.coords(),
             first,
-            ids: &right.ids()[first..right.len().min(first + FAN * FAN)],
+            ids: right.padded_ids(),
+            len: (right.len() - first).min(FAN * FAN),
             lo,
             hi,
             box_stride,
@@ -286,34 +300,16 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             0 => u32::from(u16::MAX),
             _ => {
                 let (lo, hi, box_stride) = boxes.columns(1);
-                let job = LeafJob {
-                    lo,
-                    hi,
-                    box_stride,
-                    node,
-                    coords: job.coords,
-                    stride: job.stride,
-                    first: job.first,
-                    queries,
-                    dim: job.dim,
-                };
+                let job = LeafJob { coords: &[], lo, hi, box_stride, node, queries, dim: job.dim };
                 self.kernels.active(&job, &ranks.bounds)
             }
         };
-        let mut merged = false;
         while active != 0 {
             let query = active.trailing_zeros() as usize;
             active &= active - 1;
-            let mut left = leaves;
-            while left != 0 {
-                left = self.kernels.rank_one(&job, query, left, ranks);
-                if ranks.waiting[query] as usize >= FULL {
-                    self.merge(ranks, query - query % self.kernels.lanes());
-                    merged = true;
-                }
-            }
+            self.rank(&job, query, leaves, ranks);
         }
-        if merged {
+        if self.merge_above(ranks, FEW) {
             (worker.limit, worker.floor) = ranks.limits();
         }
     }
@@ -359,7 +355,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 // As far as the last of every query: a larger row comes after it.
                 if gap == worker.limit
                     && worker.way == Way::Best
-                    && self.least[level][node] > worker.best.last_row()
+                    && self.right.least_row(level, node) > worker.best.last_row()
                 {
                     continue;
                 }
@@ -378,15 +374,12 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// Measures the points of a leaf.
     fn leaf(&self, worker: &mut Worker<'_, T>, (lo, hi, stride): (&[T], &[T], usize), node: usize) {
         let right = &self.right;
-        let Columns::Own(coords) = right.columns() else { return };
         let first = node * FAN;
         let last = right.len().min(first + FAN);
         let ids = &right.ids()[first..last];
         let Worker { hits, queries, bounds, best, own, .. } = worker;
         let job = LeafJob {
-            coords,
-            stride: right.stride(),
-            first,
+            coords: right.leaf(node),
             lo,
             hi,
             box_stride: stride,

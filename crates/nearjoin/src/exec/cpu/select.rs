@@ -1,6 +1,6 @@
 //! The k best candidates of each of 16 queries.
 
-use super::kernel::{Kept, PAD, Ranks, WAITING};
+use super::kernel::{Kept, PAD, Ranks};
 use crate::scalar::Scalar;
 
 /// Up to this many are kept in order by the lanes; beyond, they are collected.
@@ -160,8 +160,8 @@ impl<T: Scalar> Ranks<T> {
             keys: vec![T::MAX; room * PAD],
             acc: vec![T::MAX; Self::TAGS * PAD],
             ids: vec![u32::MAX; Self::TAGS * PAD],
-            first: [0; PAD],
-            waiting: [0; PAD],
+            len: [0; PAD],
+            merged: [0; PAD],
             dropped: [T::MAX; PAD],
             bounds: [T::NEG_INFINITY; PAD],
             caps: [T::NEG_INFINITY; PAD],
@@ -173,9 +173,8 @@ impl<T: Scalar> Ranks<T> {
     /// Forgets all, for so many queries, none of whose neighbours is farther than `cap`.
     pub(crate) fn clear(&mut self, queries: usize, cap: T, own: usize) {
         self.keys.fill(T::MAX);
-        self.acc[..WAITING * PAD].fill(T::MAX);
-        self.first = [0; PAD];
-        self.waiting = [0; PAD];
+        self.len = [0; PAD];
+        self.merged = [0; PAD];
         self.dropped = [T::MAX; PAD];
         let largest = Self::largest();
         let cap = if cap < largest { cap } else { largest };
@@ -191,36 +190,30 @@ impl<T: Scalar> Ranks<T> {
         (limit, Self::floor(limit))
     }
 
-    /// Whether there are tags left for what may come to wait in some lanes, and after a merge.
-    pub(crate) fn has_tags(&self, lane: usize) -> bool {
-        self.first[lane] + 2 * WAITING <= Self::TAGS
-    }
-
-    /// Notes the best of some lanes anew, and nothing else. None may wait.
-    pub(crate) fn compact(&mut self, lanes: core::ops::Range<usize>) {
+    /// Notes the best of a query anew, and nothing else. None may wait.
+    pub(crate) fn compact(&mut self, query: usize) {
         let room = self.keys.len() / PAD;
         let mut noted = [(T::ZERO, 0); SORTED];
-        for q in lanes.clone() {
-            for i in 0..room {
-                let tag = self.tag(i, q);
-                noted[i] = (self.acc[tag * PAD + q], self.ids[tag * PAD + q]);
-            }
-            for (i, &(acc, id)) in noted[..room].iter().enumerate() {
-                (self.acc[i * PAD + q], self.ids[i * PAD + q]) = (acc, id);
-                let key = &mut self.keys[i * PAD + q];
-                if !Self::is_none(*key) {
-                    *key = Self::floor(*key).with_bits(T::from_id(i as u32));
-                }
-            }
-            for row in self.acc[room * PAD..].chunks_exact_mut(PAD).take(WAITING) {
-                row[q] = T::MAX;
+        for (rank, noted) in noted.iter_mut().enumerate().take(room) {
+            let at = self.note(rank, query);
+            *noted = (self.acc[at], self.ids[at]);
+        }
+        for (rank, &(acc, id)) in noted.iter().enumerate().take(room) {
+            let at = query * Self::TAGS + rank;
+            (self.acc[at], self.ids[at]) = (acc, id);
+            let key = &mut self.keys[rank * PAD + query];
+            if !Self::is_none(*key) {
+                *key = Self::floor(*key).with_bits(T::from_id(rank as u32));
             }
         }
-        self.first[lanes].fill(room);
+        self.len[query] = room as u32;
+        self.merged[query] = room as u32;
     }
 
-    fn tag(&self, rank: usize, query: usize) -> usize {
-        self.keys[rank * PAD + query].as_id() as usize % Self::TAGS
+    /// Where the candidate is noted that is so far up among the best of a query.
+    fn note(&self, rank: usize, query: usize) -> usize {
+        let tag = self.keys[rank * PAD + query].as_id() as usize % Self::TAGS;
+        query * Self::TAGS + tag
     }
 
     /// Whether the keys leave open which are the k best of some query: the next one's differs
@@ -243,12 +236,8 @@ impl<T: Scalar> Ranks<T> {
             if Self::is_none(self.keys[rank * PAD + query]) {
                 break;
             }
-            let at = self.tag(rank, query) * PAD + query;
+            let at = self.note(rank, query);
             let near = (self.acc[at], self.ids[at]);
-            // Noted for the sake of another lane.
-            if near.0 > self.caps[query] {
-                continue;
-            }
             // Almost always the last; not where keys differ in their tags alone.
             let mut place = ids.len();
             ids.push(near.1);

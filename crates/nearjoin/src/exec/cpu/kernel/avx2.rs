@@ -80,9 +80,12 @@ vector! {
         let less = _mm256_cmpgt_epi32(_mm256_xor_si256(b, sign), _mm256_xor_si256(a, sign));
         _mm256_movemask_ps(_mm256_castsi256_ps(less)) as u32
     };
-    compress: |labels, mask, to| {
-        let lanes = _mm256_loadu_si256(PACK[mask as usize & 0xff].as_ptr().cast());
-        _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(labels, lanes));
+    compress: |lanes, mask, to| {
+        let order = _mm256_loadu_si256(PACK[mask as usize & 0xff].as_ptr().cast());
+        _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(lanes, order));
+    }, {
+        let order = _mm256_loadu_si256(PACK[mask as usize & 0xff].as_ptr().cast());
+        _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(lanes, order));
     };
 }
 
@@ -103,10 +106,17 @@ vector! {
         let less = _mm_cmpgt_epi32(_mm_xor_si128(b, sign), _mm_xor_si128(a, sign));
         _mm_movemask_ps(_mm_castsi128_ps(less)) as u32
     };
-    compress: |labels, mask, to| {
-        let lanes = _mm_loadu_si128(PACK[mask as usize & 0xf].as_ptr().cast());
-        let packed = _mm_permutevar_ps(_mm_castsi128_ps(labels), lanes);
+    compress: |lanes, mask, to| {
+        let order = _mm_loadu_si128(PACK[mask as usize & 0xf].as_ptr().cast());
+        let packed = _mm_permutevar_ps(_mm_castsi128_ps(lanes), order);
         _mm_storeu_si128(to.cast(), _mm_castps_si128(packed));
+    }, {
+        // Each lane is a pair of the table's.
+        let mut pairs = mask & 1 | mask << 1 & 4 | mask << 2 & 16 | mask << 3 & 64;
+        pairs |= pairs << 1;
+        let order = _mm256_loadu_si256(PACK[pairs as usize & 0xff].as_ptr().cast());
+        let packed = _mm256_permutevar8x32_ps(_mm256_castpd_ps(lanes), order);
+        _mm256_storeu_ps(to.cast(), packed);
     };
 }
 

@@ -40,10 +40,10 @@ vector! {
         |labels, to| _mm512_storeu_si512(to.cast(), labels);
     ne: |a, b| u32::from(_mm512_cmpneq_epi32_mask(a, b));
     lt: |a, b| u32::from(_mm512_cmplt_epu32_mask(a, b));
-    compress: |labels, mask, to| _mm512_storeu_si512(
+    compress: |lanes, mask, to| _mm512_storeu_si512(
         to.cast(),
-        _mm512_maskz_compress_epi32(mask as __mmask16, labels),
-    );
+        _mm512_maskz_compress_epi32(mask as __mmask16, lanes),
+    ), _mm512_storeu_ps(to, _mm512_maskz_compress_ps(mask as __mmask16, lanes));
 }
 
 vector! {
@@ -58,10 +58,10 @@ vector! {
         |labels, to| _mm256_storeu_si256(to.cast(), labels);
     ne: |a, b| u32::from(_mm256_cmpneq_epi32_mask(a, b));
     lt: |a, b| u32::from(_mm256_cmplt_epu32_mask(a, b));
-    compress: |labels, mask, to| _mm256_storeu_si256(
+    compress: |lanes, mask, to| _mm256_storeu_si256(
         to.cast(),
-        _mm256_maskz_compress_epi32(mask as __mmask8, labels),
-    );
+        _mm256_maskz_compress_epi32(mask as __mmask8, lanes),
+    ), _mm512_storeu_pd(to, _mm512_maskz_compress_pd(mask as __mmask8, lanes));
 }
 
 super::level! {

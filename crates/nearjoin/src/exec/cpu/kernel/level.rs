@@ -187,17 +187,10 @@ macro_rules! level {
             }
             $(#[$features])?
             unsafe fn rank_f32<N: Norm, const D: usize>(
-                job: &NodeJob<'_, f32>, leaf: usize, ranks: &mut Ranks<f32>,
-            ) -> u32 {
-                // SAFETY: as above.
-                unsafe { ranks::rank::<$exact_f32, N, D>(job, leaf, ranks) }
-            }
-            $(#[$features])?
-            unsafe fn rank_one_f32<N: Norm, const D: usize>(
                 job: &NodeJob<'_, f32>, query: usize, leaves: u32, ranks: &mut Ranks<f32>,
             ) -> u32 {
                 // SAFETY: as above.
-                unsafe { ranks::rank_one::<$exact_f32, N, D>(job, query, leaves, ranks) }
+                unsafe { ranks::rank::<$exact_f32, N, D>(job, query, leaves, ranks) }
             }
             $(#[$features])?
             unsafe fn merge_f32<const ROOM: usize>(ranks: &mut Ranks<f32>, lane: usize) {
@@ -218,17 +211,10 @@ macro_rules! level {
             }
             $(#[$features])?
             unsafe fn rank_f64<N: Norm, const D: usize>(
-                job: &NodeJob<'_, f64>, leaf: usize, ranks: &mut Ranks<f64>,
-            ) -> u32 {
-                // SAFETY: as above.
-                unsafe { ranks::rank::<$exact_f64, N, D>(job, leaf, ranks) }
-            }
-            $(#[$features])?
-            unsafe fn rank_one_f64<N: Norm, const D: usize>(
                 job: &NodeJob<'_, f64>, query: usize, leaves: u32, ranks: &mut Ranks<f64>,
             ) -> u32 {
                 // SAFETY: as above.
-                unsafe { ranks::rank_one::<$exact_f64, N, D>(job, query, leaves, ranks) }
+                unsafe { ranks::rank::<$exact_f64, N, D>(job, query, leaves, ranks) }
             }
             $(#[$features])?
             unsafe fn merge_f64<const ROOM: usize>(ranks: &mut Ranks<f64>, lane: usize) {
@@ -295,7 +281,7 @@ macro_rules! level {
                     @@ $norm:ty, $d:literal,
                     (
                         $gaps:ident, $leaf:ident, $keep:ident, $active:ident, $rank:ident,
-                        $rank_one:ident, $merge:ident, $lanes:expr
+                        $merge:ident, $lanes:expr
                     )
                 ) => {
                     NearestKernels {
@@ -304,7 +290,6 @@ macro_rules! level {
                         keep: $keep::<$norm, $d>,
                         active: $active::<$norm>,
                         rank: $rank::<$norm, $d>,
-                        rank_one: $rank_one::<$norm, $d>,
                         merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],
                         lanes: $lanes,
                     }
@@ -337,7 +322,7 @@ macro_rules! level {
                 nearest_by_dimension!(
                     metric, dim,
                     (
-                        gaps_f32, leaf_f32, keep_f32, active_f32, rank_f32, rank_one_f32, merge_f32,
+                        gaps_f32, leaf_f32, keep_f32, active_f32, rank_f32, merge_f32,
                         <$exact_f32 as Vector>::LANES
                     )
                 )
@@ -349,7 +334,7 @@ macro_rules! level {
                 nearest_by_dimension!(
                     metric, dim,
                     (
-                        gaps_f64, leaf_f64, keep_f64, active_f64, rank_f64, rank_one_f64, merge_f64,
+                        gaps_f64, leaf_f64, keep_f64, active_f64, rank_f64, merge_f64,
                         <$exact_f64 as Vector>::LANES
                     )
                 )

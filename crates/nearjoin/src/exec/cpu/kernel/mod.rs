@@ -21,7 +21,7 @@ mod avx512;
 
 pub use level::SimdLevel;
 pub(crate) use level::level;
-pub(crate) use ranks::{FULL, WAITING};
+pub(crate) use ranks::FULL;
 
 use crate::metric::Metric;
 use crate::points::Points;
@@ -134,10 +134,8 @@ impl<T> BoxJob<'_, T> {
 
 /// Up to 16 queries against the 16 candidates of a leaf.
 pub(crate) struct LeafJob<'a, T> {
-    /// One column per dimension, `stride` apart, and the leaf's first candidate.
+    /// The candidates, a column of 16 per dimension.
     pub(crate) coords: &'a [T],
-    pub(crate) stride: usize,
-    pub(crate) first: usize,
     /// The leaf's box: column `j` at `j · box_stride + node`.
     pub(crate) lo: &'a [T],
     pub(crate) hi: &'a [T],
@@ -150,7 +148,11 @@ pub(crate) struct LeafJob<'a, T> {
 
 impl<T> LeafJob<'_, T> {
     fn check(&self) {
-        assert!(self.first + PAD <= self.stride && self.dim * self.stride <= self.coords.len());
+        assert!(self.dim * PAD <= self.coords.len());
+        self.check_box();
+    }
+
+    fn check_box(&self) {
         let boxes = self.dim * self.box_stride;
         assert!(self.node < self.box_stride && boxes <= self.lo.len() && boxes <= self.hi.len());
         assert!(self.dim * PAD <= self.queries.len());
@@ -159,12 +161,12 @@ impl<T> LeafJob<'_, T> {
 
 /// Up to 16 queries against a node: up to 16 leaves of 16 candidates.
 pub(crate) struct NodeJob<'a, T> {
-    /// One column per dimension, `stride` apart, and the node's first candidate.
+    /// The points of all leaves, in each a column of 16 per dimension, and their rows; the
+    /// node's first candidate, and how many there are.
     pub(crate) coords: &'a [T],
-    pub(crate) stride: usize,
-    pub(crate) first: usize,
-    /// The rows of the node's candidates.
     pub(crate) ids: &'a [u32],
+    pub(crate) first: usize,
+    pub(crate) len: usize,
     /// The boxes of the leaves: column `j` from `j · box_stride + node` on.
     pub(crate) lo: &'a [T],
     pub(crate) hi: &'a [T],
@@ -177,9 +179,9 @@ pub(crate) struct NodeJob<'a, T> {
 
 impl<T> NodeJob<'_, T> {
     fn check(&self) {
-        let padded = self.ids.len().next_multiple_of(PAD);
-        assert!(self.ids.len() <= PAD * PAD && self.first + padded <= self.stride);
-        assert!(self.dim * self.stride <= self.coords.len());
+        let padded = self.first + self.len.next_multiple_of(PAD);
+        assert!(self.first.is_multiple_of(PAD) && self.len <= PAD * PAD);
+        assert!(padded * self.dim <= self.coords.len() && padded <= self.ids.len());
         let boxes = self.dim * self.box_stride;
         assert!(self.node + PAD <= self.box_stride);
         assert!(boxes <= self.lo.len() && boxes <= self.hi.len());
@@ -188,7 +190,7 @@ impl<T> NodeJob<'_, T> {
 
     /// The leaves, as bits.
     pub(crate) fn leaves(&self) -> u32 {
-        ((1u64 << self.ids.len().div_ceil(PAD)) - 1) as u32
+        ((1u64 << self.len.div_ceil(PAD)) - 1) as u32
     }
 }
 
@@ -221,13 +223,12 @@ pub(crate) struct Ranks<T> {
     /// The least keys, ascending: the i-th of query q at `16 · i + q`; 8, 16, 32 or 64 of them.
     /// `MAX`, with or without a tag, where there is none yet.
     pub(crate) keys: Vec<T>,
-    /// Candidates by tag: the accumulated distance and the row at `16 · tag + q`.
+    /// Candidates by tag: the accumulated distances and the rows of query q from
+    /// `q · TAGS` on; how many are noted, and how many of them are merged.
     pub(crate) acc: Vec<T>,
     pub(crate) ids: Vec<u32>,
-    /// The first tag of those that wait, the same in all lanes of a register, and how many
-    /// there are. [`WAITING`] rows from there on hold `MAX` where there is none.
-    pub(crate) first: [usize; PAD],
-    pub(crate) waiting: [u32; PAD],
+    pub(crate) len: [u32; PAD],
+    pub(crate) merged: [u32; PAD],
     /// The least key that was dropped.
     pub(crate) dropped: [T; PAD],
     /// What is farther is not among the best; and what was never wanted.
@@ -244,19 +245,19 @@ impl<T: Scalar> Ranks<T> {
     /// Tags that there are.
     pub(crate) const TAGS: usize = 1 << T::TAG_BITS;
 
-    /// Whether there is room for 16 more candidates of some queries.
-    fn check(&self, queries: core::ops::Range<usize>) {
-        assert!(self.acc.len() == Self::TAGS * PAD && self.ids.len() == Self::TAGS * PAD);
-        for query in queries {
-            assert!(self.first[query] + WAITING <= Self::TAGS);
-            assert!(self.waiting[query] as usize <= FULL);
-        }
+    /// Candidates of a query that are not merged.
+    pub(crate) fn waiting(&self, query: usize) -> usize {
+        (self.len[query] - self.merged[query]) as usize
+    }
+
+    /// Whether there are tags for another leaf.
+    pub(crate) fn has_tags(&self, query: usize) -> bool {
+        self.len[query] as usize + FULL + ranks::LEAF <= Self::TAGS
     }
 }
 
 type ActiveFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD]) -> u32;
-type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, &mut Ranks<T>) -> u32;
-type RankOneFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
+type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
 type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
 type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
 type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD], &mut Hits<T>);
@@ -271,7 +272,6 @@ pub(crate) struct NearestKernels<T> {
     keep: KeepFn<T>,
     active: ActiveFn<T>,
     rank: RankFn<T>,
-    rank_one: RankOneFn<T>,
     /// For 8, 16, 32 and 64 keys.
     merge: [MergeFn<T>; 4],
     lanes: usize,
@@ -301,24 +301,14 @@ impl<T: Scalar> NearestKernels<T> {
 
     /// Which of the queries the box of a leaf may hold a neighbour of.
     pub(crate) fn active(&self, job: &LeafJob<'_, T>, bounds: &[T; PAD]) -> u32 {
-        job.check();
-        // SAFETY: the job is checked; the level is available.
+        job.check_box();
+        // SAFETY: the box is checked; the level is available.
         unsafe { (self.active)(job, bounds) }
     }
 
-    /// Notes the candidates of a leaf for all queries. Returns the registers of queries, by
-    /// their first lanes as bits, in which it is time to [`merge`](NearestKernels::merge).
-    pub(crate) fn rank(&self, job: &NodeJob<'_, T>, leaf: usize, ranks: &mut Ranks<T>) -> u32 {
-        job.check();
-        ranks.check(0..PAD);
-        assert!(job.leaves() >> leaf & 1 == 1);
-        // SAFETY: the job, the leaf and the room are checked; the level is available.
-        unsafe { (self.rank)(job, leaf, ranks) }
-    }
-
-    /// Notes the candidates of some leaves for one query, until it is time to merge; returns
-    /// the leaves that are left.
-    pub(crate) fn rank_one(
+    /// Notes the candidates of some leaves for one query, until it is time to
+    /// [`merge`](NearestKernels::merge); returns the leaves that are left.
+    pub(crate) fn rank(
         &self,
         job: &NodeJob<'_, T>,
         query: usize,
@@ -326,22 +316,28 @@ impl<T: Scalar> NearestKernels<T> {
         ranks: &mut Ranks<T>,
     ) -> u32 {
         job.check();
-        ranks.check(query..query + 1);
         assert!(leaves & !job.leaves() == 0);
-        // SAFETY: the job, the leaves and the room are checked; the level is available.
-        unsafe { (self.rank_one)(job, query, leaves, ranks) }
+        let notes = Ranks::<T>::TAGS * PAD;
+        assert!(ranks.acc.len() == notes && ranks.ids.len() == notes);
+        let (len, merged) = (ranks.len[query] as usize, ranks.merged[query] as usize);
+        assert!(merged <= len && merged + FULL + ranks::LEAF <= Ranks::<T>::TAGS);
+        // SAFETY: the job and the leaves are checked, and so are the tags: at most a leaf is
+        // noted where less than `FULL` wait. The level is available.
+        unsafe { (self.rank)(job, query, leaves, ranks) }
     }
 
     /// Merges what waits in one register of queries.
     pub(crate) fn merge(&self, ranks: &mut Ranks<T>, lane: usize) {
         let room = ranks.keys.len() / PAD;
         assert!(lane.is_multiple_of(self.lanes) && lane < PAD);
-        let rows = ranks.waiting[lane..lane + self.lanes].iter().max();
-        let taken = rows.map_or(0, |&rows| (rows as usize).next_multiple_of(room.min(PAD)));
-        // SAFETY: the level is available. Rows up to what is taken, and as many again as must
-        // be made ready, are there.
         assert!(matches!(room, 8 | 16 | 32 | 64) && (1..=room).contains(&ranks.k));
-        assert!((ranks.first[lane] + taken + WAITING) * PAD <= ranks.acc.len());
+        assert!(ranks.acc.len() == Ranks::<T>::TAGS * PAD);
+        for query in lane..lane + self.lanes {
+            let (len, merged) = (ranks.len[query] as usize, ranks.merged[query] as usize);
+            assert!(len <= Ranks::<T>::TAGS && len - merged <= FULL + PAD);
+        }
+        // SAFETY: what waits is noted, and not more than there are rows for; the level is
+        // available.
         unsafe { (self.merge[room.trailing_zeros() as usize - 3])(ranks, lane) }
     }
 

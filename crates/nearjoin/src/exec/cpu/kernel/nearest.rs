@@ -92,8 +92,7 @@ pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
         let zero = V::splat(V::Lane::ZERO);
         let queries = job.queries.as_ptr();
         let mut active = active::<V, N>(job, bounds);
-        let coords = job.coords.as_ptr().add(job.first);
-        let stride = job.stride;
+        let coords = job.coords.as_ptr();
         let mut count = 0;
         while active != 0 {
             let query = active.trailing_zeros() as usize;
@@ -105,7 +104,7 @@ pub(super) unsafe fn leaf<V: Vector, N: Norm, const D: usize>(
             while base < PAD {
                 let mut acc = zero;
                 for j in 0..dim {
-                    let x = V::load(coords.add(j * stride + base));
+                    let x = V::load(coords.add(j * PAD + base));
                     acc = N::step(acc, V::splat(*queries.add(j * PAD + query)).sub(x));
                 }
                 acc.store(to.add(base));
@@ -146,7 +145,7 @@ pub(super) unsafe fn keep<V: Vector, N: Norm, const D: usize>(
         let queries = job.queries.as_ptr();
         let last = (kept.k - 1) * PAD;
         let (kept_acc, kept_ids) = (kept.acc.as_mut_ptr(), kept.ids.as_mut_ptr());
-        let coords = job.coords.as_ptr().add(job.first);
+        let coords = job.coords.as_ptr();
         let mut base = 0;
         while base < PAD {
             let mut bound = V::load(kept_acc.add(last + base));
@@ -171,7 +170,7 @@ pub(super) unsafe fn keep<V: Vector, N: Norm, const D: usize>(
                 let mut acc = zero;
                 for j in 0..dim {
                     let q = if D != 0 { held[j] } else { V::load(queries.add(j * PAD + base)) };
-                    acc = N::step(acc, q.sub(V::splat(*coords.add(j * job.stride + c))));
+                    acc = N::step(acc, q.sub(V::splat(*coords.add(j * PAD + c))));
                 }
                 let mut lanes = acc.le(bound);
                 if lanes == 0 {

@@ -10,79 +10,13 @@ use super::vector::{Norm, Vector};
 use super::{NodeJob, PAD, Ranks};
 use crate::scalar::Scalar;
 
-/// Candidates of a query that wait to be merged, when it is time to.
-pub(crate) const FULL: usize = 16;
-/// Rows for those that wait: a leaf can come on top.
-pub(crate) const WAITING: usize = FULL + PAD;
+/// Candidates of a query that wait to be merged, when it is high time.
+pub(crate) const FULL: usize = 64;
+/// Tags that one leaf can take, with those that a register writes beyond.
+pub(super) const LEAF: usize = 2 * PAD;
 
-/// Notes the candidates of a leaf for all queries: those that any query of a register may be
-/// among the best of. Returns the first lanes of the registers in which it is time to merge, as
-/// bits.
-///
-/// ```text
-/// for each candidate c:  note it for all lanes if distance(q, c) ≤ bound[q] in any
-/// ```
-#[inline(always)]
-#[allow(clippy::needless_range_loop)]
-pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
-    job: &NodeJob<'_, V::Lane>,
-    leaf: usize,
-    ranks: &mut Ranks<V::Lane>,
-) -> u32 {
-    let dim = if D == 0 { job.dim } else { D };
-    // SAFETY: `NodeJob::check` has made sure of the leaf's candidates in every column and of
-    // the queries; `Ranks::check` of room for 16 more candidates; the caller promises the
-    // instruction set.
-    unsafe {
-        let zero = V::splat(V::Lane::ZERO);
-        let none = V::splat(V::Lane::MAX);
-        let queries = job.queries.as_ptr();
-        let coords = job.coords.as_ptr().add(job.first + leaf * PAD);
-        let ids = job.ids.get_unchecked(leaf * PAD..);
-        let (noted, names) = (ranks.acc.as_mut_ptr(), ranks.ids.as_mut_ptr());
-        // The candidate `own + q`, if there is one, is query q itself.
-        let own = ranks.own.wrapping_sub(job.first + leaf * PAD);
-        let mut full = 0;
-        let mut base = 0;
-        while base < PAD {
-            let bound = V::load(ranks.bounds.as_ptr().add(base));
-            let mut held = [zero; HELD];
-            if D != 0 {
-                for j in 0..dim {
-                    held[j] = V::load(queries.add(j * PAD + base));
-                }
-            }
-            let waiting = ranks.waiting.get_unchecked_mut(base..base + V::LANES);
-            let first = *ranks.first.get_unchecked(base);
-            let mut rows = 0;
-            for &waits in waiting.iter() {
-                rows = if waits > rows { waits } else { rows };
-            }
-            let mut at = (first + rows as usize) * PAD + base;
-            for (c, &id) in ids.iter().take(PAD).enumerate() {
-                let mut acc = zero;
-                for j in 0..dim {
-                    let q = if D != 0 { held[j] } else { V::load(queries.add(j * PAD + base)) };
-                    acc = N::step(acc, q.sub(V::splat(*coords.add(j * job.stride + c))));
-                }
-                let me = c.wrapping_sub(own).wrapping_sub(base);
-                if me < V::LANES {
-                    acc = V::select(1 << me, none, acc);
-                }
-                // Written in any case; what no lane wants, the next one overwrites.
-                acc.store(noted.add(at));
-                V::store_labels(V::splat_label(id), names.add(at));
-                at += PAD * usize::from(acc.le(bound) != 0);
-            }
-            none.store(noted.add(at));
-            rows = ((at - base) / PAD - first) as u32;
-            waiting.fill(rows);
-            full |= u32::from(rows as usize >= FULL) << base;
-            base += V::LANES;
-        }
-        full
-    }
-}
+/// Dimensions of which a query is held in registers.
+const HELD: usize = 8;
 
 /// Notes the candidates of some leaves of a node for one query. Returns the leaves that are
 /// left when it is time to merge.
@@ -91,8 +25,10 @@ pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
 /// for each leaf with distance(q, box) ≤ bound[q]:
 ///     for each candidate c:  note it if distance(q, c) ≤ bound[q]
 /// ```
+/// No branch hangs on how many of a leaf are noted: a processor could not foresee it.
 #[inline(always)]
-pub(super) unsafe fn rank_one<V: Vector, N: Norm, const D: usize>(
+#[allow(clippy::needless_range_loop)]
+pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
     job: &NodeJob<'_, V::Lane>,
     query: usize,
     leaves: u32,
@@ -100,19 +36,26 @@ pub(super) unsafe fn rank_one<V: Vector, N: Norm, const D: usize>(
 ) -> u32 {
     let dim = if D == 0 { job.dim } else { D };
     // SAFETY: `NodeJob::check` has made sure of the candidates in every column, of the boxes
-    // and of the queries; `Ranks::check` of room for 16 more candidates; the caller promises
-    // the instruction set.
+    // and of the queries; `Ranks::check` of the tags for another leaf; the caller promises the
+    // instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
         let queries = job.queries.as_ptr().add(query);
         let bound = V::splat(*ranks.bounds.get_unchecked(query));
         let boxes = (job.lo.as_ptr().add(job.node), job.hi.as_ptr().add(job.node));
+        // In registers, where they fit: a store between two loads could change them.
+        let mut held = [zero; HELD];
+        if D != 0 {
+            for j in 0..dim {
+                held[j] = V::splat(*queries.add(j * PAD));
+            }
+        }
         let mut near = 0;
         let mut some = 0;
         while some < PAD {
             let mut gap = zero;
             for j in 0..dim {
-                let q = V::splat(*queries.add(j * PAD));
+                let q = if D != 0 { held[j] } else { V::splat(*queries.add(j * PAD)) };
                 let lo = V::load(boxes.0.add(j * job.box_stride + some));
                 let hi = V::load(boxes.1.add(j * job.box_stride + some));
                 gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
@@ -121,56 +64,42 @@ pub(super) unsafe fn rank_one<V: Vector, N: Norm, const D: usize>(
             some += V::LANES;
         }
         near &= leaves;
-        let (noted, names) = (ranks.acc.as_mut_ptr(), ranks.ids.as_mut_ptr());
+        let notes = query * Ranks::<V::Lane>::TAGS;
+        let (noted, names) = (ranks.acc.as_mut_ptr().add(notes), ranks.ids.as_mut_ptr().add(notes));
+        // The candidate at `own`, if there is one, is the query itself.
         let own = ranks.own.wrapping_add(query).wrapping_sub(job.first);
-        let rows = ranks.waiting.get_unchecked_mut(query);
-        let mut at = (*ranks.first.get_unchecked(query) + *rows as usize) * PAD + query;
-        let end = at + (FULL - *rows as usize) * PAD;
-        let begin = at;
-        let mut tests = 0;
-        while near != 0 && at < end {
+        let mut len = *ranks.len.get_unchecked(query) as usize;
+        let full = *ranks.merged.get_unchecked(query) as usize + FULL;
+        while near != 0 && len < full {
             let leaf = near.trailing_zeros() as usize * PAD;
             near &= near - 1;
-            let coords = job.coords.as_ptr().add(job.first + leaf);
-            let ids = job.ids.as_ptr().add(leaf);
-            let mut here = [V::Lane::ZERO; PAD];
-            let mut found = 0;
+            let coords = job.coords.as_ptr().add((job.first + leaf) * dim);
+            let ids = job.ids.as_ptr().add(job.first + leaf);
+            // The last leaf may be short; what stands behind it is no point.
+            let mut wanted = ((1u64 << (job.len - leaf).min(PAD)) - 1) as u32;
+            let me = own.wrapping_sub(leaf);
+            if me < PAD {
+                wanted &= !(1 << me);
+            }
             let mut some = 0;
             while some < PAD {
                 let mut acc = zero;
                 for j in 0..dim {
-                    let x = V::load(coords.add(j * job.stride + some));
-                    acc = N::step(acc, V::splat(*queries.add(j * PAD)).sub(x));
+                    let q = if D != 0 { held[j] } else { V::splat(*queries.add(j * PAD)) };
+                    acc = N::step(acc, q.sub(V::load(coords.add(j * PAD + some))));
                 }
-                acc.store(here.as_mut_ptr().add(some));
-                found |= acc.le(bound) << some;
+                let found = acc.le(bound) & (wanted >> some);
+                V::compress_lanes(acc, found, noted.add(len));
+                V::compress(V::load_labels(ids.add(some)), found, names.add(len));
+                len = V::add_popcount(len as u32, found) as usize;
                 some += V::LANES;
             }
-            tests += PAD as u64;
-            // The last leaf may be short; what stands behind it is no point.
-            if leaf + PAD > job.ids.len() {
-                found &= ((1u64 << (job.ids.len() - leaf)) - 1) as u32;
-            }
-            let me = own.wrapping_sub(leaf);
-            if me < PAD {
-                found &= !(1 << me);
-            }
-            while found != 0 {
-                let c = found.trailing_zeros() as usize;
-                found &= found - 1;
-                *noted.add(at) = *here.get_unchecked(c);
-                *names.add(at) = *ids.add(c);
-                at += PAD;
-            }
+            ranks.tests += PAD as u64;
         }
-        *rows += ((at - begin) / PAD) as u32;
-        ranks.tests += tests;
+        *ranks.len.get_unchecked_mut(query) = len as u32;
         near
     }
 }
-
-/// Dimensions of which the queries are held in registers.
-const HELD: usize = 8;
 
 /// Puts the least and the greater of two keys in order, pair by pair.
 macro_rules! exchange {
@@ -251,22 +180,43 @@ unsafe fn smooth_16<V: Vector>(v: &mut [V; PAD]) {
 #[allow(clippy::needless_range_loop)]
 pub(super) unsafe fn merge<V: Vector, const ROOM: usize>(ranks: &mut Ranks<V::Lane>, base: usize) {
     let group = if ROOM == 8 { 8 } else { 16 };
-    // SAFETY: `Ranks::check` has made sure of the rows; the caller promises the instruction
-    // set.
+    // SAFETY: `NearestKernels::merge` has made sure of the lengths; the caller promises the
+    // instruction set.
     unsafe {
-        let tags = V::splat(V::Lane::from_id((1 << V::Lane::TAG_BITS) - 1));
         let none = V::splat(V::Lane::MAX);
-        let first = ranks.first[base];
-        let rows = ranks.waiting[base..base + V::LANES].iter().fold(0, |a, &b| a.max(b)) as usize;
+        let tags = V::Lane::from_id(Ranks::<V::Lane>::TAGS as u32 - 1);
+        let mut rows = 0;
+        for query in base..base + V::LANES {
+            let waiting = ranks.len[query] - ranks.merged[query];
+            rows = if waiting > rows { waiting } else { rows };
+        }
+        let rows = rows as usize;
+        // The keys of those that wait, a row for each of every query.
+        let mut fresh = core::mem::MaybeUninit::<[V::Lane; WAITING * PAD]>::uninit();
+        let fresh = fresh.as_mut_ptr().cast::<V::Lane>();
+        for row in 0..rows.next_multiple_of(group) {
+            none.store(fresh.add(row * V::LANES));
+        }
+        for lane in 0..V::LANES {
+            let query = base + lane;
+            let noted = ranks.acc.as_ptr().add(query * Ranks::<V::Lane>::TAGS);
+            let (mut tag, len) = (ranks.merged[query], ranks.len[query]);
+            let mut at = lane;
+            while tag < len {
+                let acc = *noted.add(tag as usize);
+                *fresh.add(at) = acc.without_bits(tags).with_bits(V::Lane::from_id(tag));
+                tag += 1;
+                at += V::LANES;
+            }
+            ranks.merged[query] = len;
+        }
         let keys = ranks.keys.as_mut_ptr().add(base);
-        let noted = ranks.acc.as_mut_ptr().add(base);
         let mut dropped = V::load(ranks.dropped.as_ptr().add(base));
-        let mut row = first;
-        while row < first + rows {
+        let mut row = 0;
+        while row < rows {
             let mut new = [none; PAD];
             for i in 0..group {
-                let tag = V::splat(V::Lane::from_id((row + i) as u32));
-                new[i] = V::load(noted.add((row + i) * PAD)).without_bits(tags).with_bits(tag);
+                new[i] = V::load(fresh.add((row + i) * V::LANES));
             }
             if ROOM == 8 {
                 sort_8(&mut new);
@@ -294,18 +244,15 @@ pub(super) unsafe fn merge<V: Vector, const ROOM: usize>(ranks: &mut Ranks<V::La
             row += group;
         }
         dropped.store(ranks.dropped.as_mut_ptr().add(base));
-        let bound = V::load(keys.add((ranks.k - 1) * PAD)).with_bits(tags);
+        let bound = V::load(keys.add((ranks.k - 1) * PAD)).with_bits(V::splat(tags));
         bound
             .min(V::load(ranks.caps.as_ptr().add(base)))
             .store(ranks.bounds.as_mut_ptr().add(base));
-        // As many rows as were taken are made ready for others.
-        for at in first + WAITING..row + WAITING {
-            none.store(noted.add(at * PAD));
-        }
-        ranks.first[base..base + V::LANES].fill(row);
-        ranks.waiting[base..base + V::LANES].fill(0);
     }
 }
+
+/// Rows for those that wait: a leaf can come on top of what does not fill.
+const WAITING: usize = FULL + PAD;
 
 /// Sorts a bitonic sequence of `ROOM` keys in memory.
 #[inline(always)]

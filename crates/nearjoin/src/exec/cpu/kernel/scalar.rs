@@ -117,16 +117,30 @@ impl<T: Scalar, const FUSED: bool> Vector for Array<T, FUSED> {
         lanes(|i| a[i] != b[i])
     }
     #[inline(always)]
-    unsafe fn compress(labels: Self::Labels, mut mask: u32, to: *mut u32) {
-        let mut out = to;
-        while mask != 0 {
-            // SAFETY: `out` advances at most `LANES` times, all writable by contract.
-            unsafe {
-                out.write(labels[mask.trailing_zeros() as usize]);
-                out = out.add(1);
-            }
-            mask &= mask - 1;
+    unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32) {
+        // SAFETY: the caller promises `LANES` writable elements.
+        unsafe { pack(labels, mask, to) }
+    }
+    #[inline(always)]
+    unsafe fn compress_lanes(self, mask: u32, to: *mut T) {
+        // SAFETY: the caller promises `LANES` writable elements.
+        unsafe { pack(self.0, mask, to) }
+    }
+}
+
+/// Writes the elements in `mask` one after the other.
+///
+/// # Safety
+/// `to` must be valid for `LANES` elements.
+#[inline(always)]
+unsafe fn pack<T: Copy>(from: [T; LANES], mut mask: u32, mut to: *mut T) {
+    while mask != 0 {
+        // SAFETY: `to` advances at most `LANES` times, all writable by contract.
+        unsafe {
+            to.write(from[mask.trailing_zeros() as usize]);
+            to = to.add(1);
         }
+        mask &= mask - 1;
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) trait Vector: Copy {
     /// Writes the labels of the lanes in `mask`, packed, to `to`. May write up to
     /// `LANES` elements, whatever the mask.
     unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
+    /// The same for the lanes of `self`.
+    unsafe fn compress_lanes(self, mask: u32, to: *mut Self::Lane);
 }
 
 /// Implements [`Vector`] for a register type from its intrinsics.
@@ -77,7 +79,7 @@ macro_rules! vector {
             |$stored:ident, $label_to:ident| $store_labels:expr;
         ne: |$ne_a:ident, $ne_b:ident| $ne:expr;
         lt: |$lt_a:ident, $lt_b:ident| $labels_lt:expr;
-        compress: |$names:ident, $mask:ident, $to:ident| $compress:expr;
+        compress: |$names:ident, $mask:ident, $to:ident| $compress:expr, $compress_lanes:expr;
     ) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name($register);
@@ -207,6 +209,12 @@ macro_rules! vector {
             unsafe fn compress($names: $labels, $mask: u32, $to: *mut u32) {
                 // SAFETY: as above.
                 unsafe { $compress }
+            }
+            #[inline(always)]
+            unsafe fn compress_lanes(self, $mask: u32, $to: *mut $lane) {
+                let $names = self.0;
+                // SAFETY: as above.
+                unsafe { $compress_lanes }
             }
         }
     };

@@ -1,0 +1,100 @@
+//! Points in leaves of sixteen, for the KNN-join.
+//!
+//! ```text
+//! leaf 0: x₀ … x₁₅ y₀ … y₁₅ z₀ … z₁₅   leaf 1: x₁₆ … x₃₁ y₁₆ … y₃₁ z₁₆ … z₃₁   …
+//! ```
+//! A search jumps from leaf to leaf: what it reads of one lies in one place.
+
+use rayon::prelude::*;
+
+use super::boxes::{BoxOf, Boxes, FAN};
+use super::layout::extent;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// Leaves gathered by one task.
+const CHUNK: usize = 512;
+
+/// Points in an order that keeps neighbours together, with boxes around every 16 of them,
+/// every 16 boxes, and so on.
+pub(crate) struct Leaves<T> {
+    len: usize,
+    dim: usize,
+    coords: Buffer<T>,
+    ids: Buffer<u32>,
+    boxes: Boxes<T>,
+    least: Vec<Vec<u32>>,
+}
+
+impl<T: Scalar> Leaves<T> {
+    /// Puts points in order: `ids` are their rows, padded to whole leaves at least.
+    pub(crate) fn new(points: Points<'_, T>, ids: Buffer<u32>) -> Result<Self> {
+        let (len, dim) = (points.len(), points.dimension());
+        let mut coords = Buffer::zeroed(len.next_multiple_of(FAN) * dim)?;
+        let chunks = coords.par_chunks_mut(CHUNK * FAN * dim);
+        chunks.zip(ids[..len].par_chunks(CHUNK * FAN)).for_each(|(coords, ids)| {
+            for (leaf, ids) in coords.chunks_exact_mut(FAN * dim).zip(ids.chunks(FAN)) {
+                for (at, &id) in ids.iter().enumerate() {
+                    for (column, &x) in leaf.chunks_exact_mut(FAN).zip(points.row(id as usize)) {
+                        column[at] = x;
+                    }
+                }
+            }
+        });
+        let boxes = Boxes::new(len, dim, |j, points| {
+            let first = points.start as usize * dim + j * FAN;
+            extent(&coords[first..first + points.len()])
+        })?;
+        let least = boxes.least_rows(&ids[..len]);
+        Ok(Leaves { len, dim, coords, ids, boxes, least })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The input rows, in index order.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids[..self.len]
+    }
+
+    /// The same with what stands behind them.
+    pub(crate) fn padded_ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The coordinates of all leaves: `16 · dim` elements each, a column after the other.
+    pub(crate) fn coords(&self) -> &[T] {
+        &self.coords
+    }
+
+    /// The coordinates of one leaf.
+    pub(crate) fn leaf(&self, leaf: usize) -> &[T] {
+        &self.coords[leaf * FAN * self.dim..][..FAN * self.dim]
+    }
+
+    pub(crate) fn boxes(&self) -> &Boxes<T> {
+        &self.boxes
+    }
+
+    /// The least row of a block of a level.
+    pub(crate) fn least_row(&self, level: usize, node: usize) -> u32 {
+        self.least[level][node]
+    }
+
+    /// Copies the box of a leaf.
+    pub(crate) fn bound(&self, leaf: usize, bound: &mut BoxOf<T>) {
+        self.boxes.bound(0, leaf, bound);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let least: usize = self.least.iter().map(|level| size_of_val(&level[..])).sum();
+        size_of_val(&self.coords[..]) + size_of_val(&self.ids[..]) + self.boxes.bytes() + least
+    }
+}
