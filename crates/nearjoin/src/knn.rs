@@ -8,7 +8,7 @@ use crate::exec::cpu::kernel::{NearestKernels, SimdLevel};
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::cpu::pool::Pool;
 use crate::index::{Leaves, order, tree};
-use crate::join::{check_device, check_threads};
+use crate::join::{Estimate, check_device, check_threads};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
 use crate::options::{Device, Strategy};
@@ -234,6 +234,29 @@ impl<T: Scalar> KnnPlan<'_, T> {
         self.pool.threads()
     }
 
+    /// Neighbours of all points together, if each has its k.
+    pub fn estimated_pairs(&self) -> f64 {
+        self.left.len() as f64 * self.options.k as f64
+    }
+
+    /// What each strategy would cost, the cheapest first: of these the plan has chosen. The
+    /// seconds are those to index the points and to find their neighbours.
+    pub fn estimates(&self) -> Vec<Estimate> {
+        let estimate =
+            |(strategy, seconds, distance_tests)| Estimate { strategy, seconds, distance_tests };
+        self.decision.costs().map(estimate).collect()
+    }
+
+    /// The shape of the index, line by line.
+    pub fn index_shape(&self) -> Vec<String> {
+        self.decision.shape()
+    }
+
+    /// Bytes that the index will take at the most while it is built.
+    pub fn index_bytes(&self) -> u64 {
+        self.decision.budget.index
+    }
+
     /// Bytes that the join may use beside its input.
     pub fn memory_limit(&self) -> u64 {
         self.decision.budget.limit
@@ -269,7 +292,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
             queries: join.queries().len(),
             is_self: self.right.is_none(),
             include_self: self.options.include_self,
-            expected_pairs: self.left.len() as f64 * self.options.k as f64,
+            expected_pairs: self.estimated_pairs(),
             spare: self.decision.budget.limit.saturating_sub(self.decision.budget.index) / 2,
             budget: self.decision.budget,
             stats: &mut stats,

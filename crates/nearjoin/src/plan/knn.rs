@@ -60,6 +60,23 @@ impl Decision {
         let chosen = self.alternatives.iter().find(|(strategy, ..)| *strategy == self.strategy);
         chosen.map_or(0.0, |(_, tests, _)| tests * self.question.points.0 as f64)
     }
+
+    /// The shape of the index, in words.
+    pub(crate) fn shape(&self) -> Vec<String> {
+        vec![match self.strategy {
+            Strategy::Brute => "every point is a candidate".into(),
+            _ => format!("{} leaves of 16 points", self.question.points.1.div_ceil(16)),
+        }]
+    }
+
+    /// Expected seconds, and distance tests, of each strategy.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
+        let queries = self.question.points.0 as f64;
+        let seconds = 1e-9 * queries / self.threads.max(1) as f64;
+        self.alternatives
+            .iter()
+            .map(move |&(strategy, tests, cost)| (strategy, cost * seconds, tests * queries))
+    }
 }
 
 /// Points that are measured for each query: those of all leaves near a leaf of queries.
@@ -91,16 +108,12 @@ impl fmt::Display for Decision {
         }
         let why = if self.named { "as asked" } else { "cheapest by estimate" };
         writeln!(f, "strategy {} ({why})", self.strategy)?;
-        match self.strategy {
-            Strategy::Brute => writeln!(f, "  every point is a candidate")?,
-            _ => writeln!(f, "  {} leaves of 16 points", right.div_ceil(16))?,
+        for line in self.shape() {
+            writeln!(f, "  {line}")?;
         }
         writeln!(f, "estimated cost")?;
-        let queries = left as f64;
-        for (strategy, tests, cost) in &self.alternatives {
-            let mark = if *strategy == self.strategy { '*' } else { ' ' };
-            let seconds = cost * queries * 1e-9 / self.threads.max(1) as f64;
-            let tests = tests * queries;
+        for (strategy, seconds, tests) in self.costs() {
+            let mark = if strategy == self.strategy { '*' } else { ' ' };
             writeln!(f, "{mark} {strategy:<10} {seconds:>12.3} s {tests:>12.3e} distance tests")?;
         }
         writeln!(f, "result {left} × {k}, {}", bytes((left * k * (4 + width)) as u64))?;
