@@ -202,6 +202,7 @@ impl Run<'_> {
             columns: PairColumns {
                 left: ids(left),
                 right: ids(right.as_ref().unwrap_or(left)),
+                rank: false,
                 distances: self.args.distances,
                 half: self.args.half,
                 memory: self.writer_memory,

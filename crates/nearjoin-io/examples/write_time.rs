@@ -103,9 +103,9 @@ fn time_pairs(options: &Options, points: &Points<'_, f64>) -> Result<Run, Box<dy
                 left: ids.clone(),
                 right: ids,
                 distances: options.distances,
-                half: false,
                 memory: options.memory_mib << 20,
                 threads: options.threads,
+                ..PairColumns::default()
             };
             let target = Target::create(&options.output)?;
             Some(PairWriter::new(target, format.ok_or("no such format")?, columns)?)

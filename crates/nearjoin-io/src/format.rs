@@ -37,7 +37,7 @@ pub enum OutputFormat {
     Arrow,
     /// Text with commas and a header.
     Csv,
-    /// Named numpy arrays: the result as CSR.
+    /// Named numpy arrays: pairs within ε as CSR, nearest neighbours as dense rows.
     Npz,
 }
 

@@ -6,8 +6,8 @@ use arrow_array::{Array, ArrayRef, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use super::Written;
+use super::archive::Archive;
 use super::npy::Kind;
-use super::npz::Archive;
 use super::pairs::plain;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
@@ -71,7 +71,7 @@ fn write_npz(target: Target, ids: bool, degrees: &[u64]) -> Result<u64> {
         });
     }
     let mut archive = Archive::new(target, false)?;
-    let array = archive.array("degrees", Kind::Int, 8, degrees.len() as u64)?;
+    let array = archive.array("degrees", Kind::Int, 8, &[degrees.len() as u64])?;
     archive.write(array, bytemuck::cast_slice(degrees))?;
     archive.finish()
 }

@@ -1,9 +1,11 @@
-//! Results into files: pairs, CSR arrays, degrees and points.
+//! Results into files: pairs, arrays, degrees and points.
 //!
 //! A [`Target`] is a file in the making; it gets its name when it is complete. A
 //! [`PairWriter`] streams a table of pairs into it while the join goes on, an [`NpzCsr`] the
-//! rows of a CSR matrix; [`write_degrees`] and [`write_points`] write what is in memory.
+//! rows of a CSR matrix, an [`NpzNeighbors`] rows of k neighbours each; [`write_degrees`] and
+//! [`write_points`] write what is in memory.
 
+mod archive;
 mod arrow;
 mod columns;
 mod csv;
@@ -18,7 +20,7 @@ mod table;
 mod target;
 
 pub use degrees::write_degrees;
-pub use npz::NpzCsr;
+pub use npz::{NpzCsr, NpzNeighbors};
 pub use pairs::{PairColumns, PairWriter};
 pub use points::write_points;
 pub use target::{Target, remove_unfinished};

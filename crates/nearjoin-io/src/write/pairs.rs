@@ -26,6 +26,9 @@ pub struct PairColumns {
     pub left: Option<ArrayRef>,
     /// What names the right points. In a self-join, the same as `left`.
     pub right: Option<ArrayRef>,
+    /// Whether there is a column of ranks: 1 for the first of each left point's neighbours,
+    /// in the order in which they are handed in, 2 for the next.
+    pub rank: bool,
     /// Whether there is a column of distances.
     pub distances: bool,
     /// Whether each pair of a self-join is handed in once, under either of its points: the
@@ -38,11 +41,12 @@ pub struct PairColumns {
 }
 
 impl Default for PairColumns {
-    /// Row numbers, no distances, both directions, 256 MiB, all cores.
+    /// Row numbers, no ranks, no distances, both directions, 256 MiB, all cores.
     fn default() -> Self {
         PairColumns {
             left: None,
             right: None,
+            rank: false,
             distances: false,
             half: false,
             memory: 256 << 20,
@@ -51,8 +55,8 @@ impl Default for PairColumns {
     }
 }
 
-/// Writes pairs as a table with the columns `left`, `right` and, if asked for, `distance`,
-/// in the order in which they are handed in.
+/// Writes pairs as a table with the columns `left`, `right` and, if asked for, `rank` and
+/// `distance`, in the order in which they are handed in.
 ///
 /// The calling thread only copies; other threads encode and write, and the caller waits
 /// when they are behind. Dropped before [`finish`](PairWriter::finish), it leaves no file.
@@ -97,7 +101,7 @@ impl<T: Scalar> PairWriter<T> {
     /// If the format has no tables or cannot hold the ids, or the file cannot be written.
     pub fn new(target: Target, format: OutputFormat, columns: PairColumns) -> Result<Self> {
         let format = TableFormat::of(format, &target)?;
-        let PairColumns { left, right, distances, half, memory, threads } = columns;
+        let PairColumns { left, right, rank, distances, half, memory, threads } = columns;
         let mut styles = Vec::new();
         let mut fields = Vec::new();
         // What a pair takes: as it was handed in, as columns, and encoded.
@@ -119,6 +123,11 @@ impl<T: Scalar> PairWriter<T> {
             row_bytes += 2 * bytes;
             names.push(ids);
         }
+        if rank {
+            fields.push(Field::new("rank", DataType::UInt32, false));
+            styles.push(Style::RowNumbers);
+            row_bytes += 2 * size_of::<u32>();
+        }
         if distances {
             fields.push(Field::new("distance", columns::data_type::<T>(), false));
             styles.push(Style::Reals);
@@ -138,6 +147,7 @@ impl<T: Scalar> PairWriter<T> {
         let filling = Pairs {
             names,
             half,
+            ranked: rank,
             with_distances: distances,
             runs: Vec::new(),
             neighbors: Vec::new(),
@@ -196,11 +206,15 @@ impl<T: Scalar> PairWriter<T> {
         let mut copied = 0;
         let mut at = 0;
         for (row, ends) in offsets[1..].iter().enumerate() {
-            let row_end = (ends - begin) as usize;
+            let (row_begin, row_end) = (at, (ends - begin) as usize);
             while at < row_end {
                 let room = self.most - self.filling.neighbors.len() - (at - copied);
                 let step = room.min(row_end - at);
-                self.filling.runs.push((query(row), step as u32));
+                self.filling.runs.push(Run {
+                    query: query(row),
+                    before: (at - row_begin) as u32,
+                    count: step as u32,
+                });
                 at += step;
                 if step == room {
                     self.copy(copied..at, ids, distances);
@@ -313,11 +327,19 @@ struct Pairs<T> {
     /// What names the points of either side.
     names: Arc<[Option<ArrayRef>; 2]>,
     half: bool,
+    ranked: bool,
     with_distances: bool,
-    /// Left points and how many of the neighbours are theirs.
-    runs: Vec<(u32, u32)>,
+    runs: Vec<Run>,
     neighbors: Vec<u32>,
     distances: Vec<T>,
+}
+
+/// How many of the neighbours in a batch are those of one left point.
+struct Run {
+    query: u32,
+    /// Neighbours of that point in the batches before.
+    before: u32,
+    count: u32,
 }
 
 impl<T: Scalar> Pairs<T> {
@@ -328,7 +350,7 @@ impl<T: Scalar> Pairs<T> {
         }
         let mut rows = Vec::with_capacity(self.neighbors.len());
         let mut rest = &self.neighbors[..];
-        for &(query, count) in &self.runs {
+        for &Run { query, count, .. } in &self.runs {
             let (neighbors, after) = rest.split_at(count as usize);
             rest = after;
             match (self.half, side) {
@@ -339,15 +361,22 @@ impl<T: Scalar> Pairs<T> {
         }
         rows
     }
+
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().flat_map(|run| run.before + 1..run.before + 1 + run.count)
+    }
 }
 
 impl<T: Scalar> Rows for Pairs<T> {
     fn column(&self, column: usize) -> Result<ArrayRef, ArrowError> {
-        if column == 2 {
-            return Ok(columns::array(self.distances.clone()));
-        }
+        let Some(names) = self.names.get(column) else {
+            return Ok(match column {
+                2 if self.ranked => Arc::new(UInt32Array::from_iter_values(self.ranks())),
+                _ => columns::array(self.distances.clone()),
+            });
+        };
         let rows = UInt32Array::from(self.side(column));
-        match &self.names[column] {
+        match names {
             None => Ok(Arc::new(rows)),
             Some(names) => take(names, &rows, None),
         }

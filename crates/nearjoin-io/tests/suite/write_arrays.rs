@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
 use nearjoin::{Points, Scalar};
-use nearjoin_io::write::{NpzCsr, Target, write_degrees, write_points};
+use nearjoin_io::write::{NpzCsr, NpzNeighbors, Target, write_degrees, write_points};
 use nearjoin_io::{Error, Format, OutputFormat};
 
 use crate::write_check::{Folder, TABLES, read_table};
@@ -133,6 +133,69 @@ fn csr_arrays() {
             }
         }
     }
+}
+
+/// Rows of any length up to k, in parts of any size.
+fn neighbors<T: Scalar + npyz::Deserialize>(rows: u64, k: u64, short: bool) {
+    let folder = Folder::new();
+    let path = folder.file("out.npz");
+    let (mut offsets, mut ids, mut reals) = (vec![0u64], Vec::new(), Vec::<T>::new());
+    let (mut all_ids, mut all_reals) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        let length = if short { row * 7 % (k + 1) } else { k };
+        let first = ids.len();
+        ids.extend((0..length).map(|at| (row * 31 + at) as u32));
+        reals.extend((0..length).map(|at| T::from_f64((row + at) as f64 / 7.0)));
+        offsets.push(ids.len() as u64);
+        all_ids.extend_from_slice(&ids[first..]);
+        all_ids.resize(((row + 1) * k) as usize, u32::MAX);
+        all_reals.extend_from_slice(&reals[first..]);
+        all_reals.resize(((row + 1) * k) as usize, T::INFINITY);
+    }
+    let mut writer = NpzNeighbors::<T>::new(Target::create(&path).unwrap(), rows, k).unwrap();
+    let (mut first, mut step) = (0, 1);
+    while first < rows as usize {
+        let last = (first + step).min(rows as usize);
+        let range = offsets[first] as usize..offsets[last] as usize;
+        writer.rows(&offsets[first..=last], &ids[range.clone()], &reals[range]).unwrap();
+        (first, step) = (last, step * 3);
+    }
+    let written = writer.finish().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!((written.pairs, written.bytes), (ids.len() as u64, bytes.len() as u64));
+    let entries = unzip(&bytes);
+    assert_eq!(
+        entries.iter().map(|e| &e.name[..]).collect::<Vec<_>>(),
+        ["indices.npy", "distances.npy"]
+    );
+    assert!(String::from_utf8_lossy(&entries[0].data[..64]).contains("'<u4'"));
+    assert_eq!(npy::<u32>(entries[0].data), (vec![rows, k], all_ids));
+    assert!(npy::<T>(entries[1].data) == (vec![rows, k], all_reals));
+}
+
+#[test]
+fn dense_rows_of_neighbors() {
+    for short in [false, true] {
+        // The last has rows that are longer than what is gathered at a time.
+        for (rows, k) in [(0, 3), (1, 1), (40, 7), (50_000, 8), (3, 300_000)] {
+            neighbors::<f32>(rows, k, short);
+            neighbors::<f64>(rows, k, short);
+        }
+    }
+}
+
+#[test]
+fn dense_rows_that_were_not_announced_are_an_error() {
+    let folder = Folder::new();
+    let new = |left, k| {
+        NpzNeighbors::<f32>::new(Target::create(folder.file("out.npz")).unwrap(), left, k)
+    };
+    assert!(new(1, 2).unwrap().rows(&[0, 1, 1], &[5], &[0.5]).is_err());
+    let message = new(2, 2).unwrap().finish().unwrap_err().to_string();
+    assert!(message.ends_with("2 rows were announced, not 0"), "{message}");
+    let message = new(1 << 31, 1 << 60).unwrap_err().to_string();
+    assert!(message.contains("larger than any file"), "{message}");
+    assert!(folder.files().is_empty());
 }
 
 #[test]

@@ -131,11 +131,14 @@ where
         let columns = PairColumns {
             left: left.clone(),
             right: right.clone(),
+            // With and without, in half of the ways each.
+            rank: by == By::Rows,
             distances,
             half,
             memory: 0,
             threads: 2,
         };
+        let rank = columns.rank;
         let target = Target::create(&path).unwrap();
         let written = write::<T>(target, format, columns, by, &matrix).unwrap();
         assert_eq!(written.pairs, pairs);
@@ -143,17 +146,23 @@ where
         assert_eq!(folder.files(), ["pairs"]);
 
         let (header, columns) = read_table(&path, format);
-        let all = ["left", "right", "distance"];
-        assert_eq!(header, all[..2 + usize::from(distances)]);
+        let mut all = vec!["left", "right"];
+        all.extend(rank.then_some("rank"));
+        all.extend(distances.then_some("distance"));
+        assert_eq!(header, all);
         let mut at = 0;
         for row in 0..POINTS {
-            for _ in matrix.0[row as usize]..matrix.0[row as usize + 1] {
+            for nth in 1..=matrix.0[row as usize + 1] - matrix.0[row as usize] {
                 let id = matrix.1[at];
                 let (a, b) = if half { (row.min(id), row.max(id)) } else { (row, id) };
                 assert_eq!(columns[0][at], name(&left, a), "{format:?} {by:?} pair {at}");
                 assert_eq!(columns[1][at], name(&right, b), "{format:?} {by:?} pair {at}");
+                if rank {
+                    assert_eq!(columns[2][at], nth.to_string(), "{format:?} {by:?} pair {at}");
+                }
                 if distances {
-                    assert!(columns[2][at].parse::<T>().unwrap() == distance::<T>(at));
+                    let distances = &columns[2 + usize::from(rank)];
+                    assert!(distances[at].parse::<T>().unwrap() == distance::<T>(at));
                 }
                 at += 1;
             }

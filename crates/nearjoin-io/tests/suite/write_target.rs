@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use nearjoin_io::write::{
-    NpzCsr, PairColumns, PairWriter, Target, remove_unfinished, write_degrees,
+    NpzCsr, NpzNeighbors, PairColumns, PairWriter, Target, remove_unfinished, write_degrees,
 };
 use nearjoin_io::{Error, OutputFormat};
 
@@ -217,6 +217,13 @@ fn a_full_disk_under_arrays() {
         let write = || {
             let mut writer = NpzCsr::<f32>::new(target, 1, 9, 100_000, true)?;
             writer.rows(&[0, 100_000], &[1; 100_000], Some(&[0.5; 100_000]))?;
+            writer.finish()
+        };
+        assert_eq!(kind(&write().unwrap_err()), Some(io::ErrorKind::StorageFull), "{room}");
+        let target = Target::create(folder.file("out.npz")).unwrap().with_room(room);
+        let write = || {
+            let mut writer = NpzNeighbors::<f32>::new(target, 2, 60_000)?;
+            writer.rows(&[0, 60_000, 100_000], &[1; 100_000], &[0.5; 100_000])?;
             writer.finish()
         };
         assert_eq!(kind(&write().unwrap_err()), Some(io::ErrorKind::StorageFull), "{room}");
