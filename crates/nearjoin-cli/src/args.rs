@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use nearjoin::{Device, Metric, Strategy};
 
 use crate::options::{Bytes, Number};
 
-/// Exact joins of points by distance: which pairs lie within ε, on all cores.
+/// Exact joins of points by distance: which pairs lie within ε, which k points are nearest.
 #[derive(Debug, Parser)]
 #[command(
     name = "nearjoin",
@@ -20,6 +21,7 @@ Start here:
   nearjoin demo                                  see it at work on points it makes itself
   nearjoin estimate points.csv                   which ε gives how many neighbours
   nearjoin within points.csv --eps 0.5 -o pairs.parquet
+  nearjoin knn points.csv -k 8 -o neighbours.parquet
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     subcommand_required = true,
@@ -40,7 +42,11 @@ pub(crate) enum Command {
     /// it. A point is not its own neighbour, but a duplicate of it is.
     #[command(after_help = WITHIN_HELP)]
     Within(Within),
-    /// Find the k nearest neighbours of each point (not available yet)
+    /// Find the k nearest neighbours of each point
+    ///
+    /// Joins a set with itself, or A with B: for each point of A its nearest in B. The answer is
+    /// exact: neighbours ascend by distance, and those at the same distance by row. A point is
+    /// not its own neighbour, but a duplicate of it is.
     #[command(after_help = KNN_HELP)]
     Knn(Knn),
     /// Tell which ε gives how many neighbours, from a sample
@@ -83,10 +89,15 @@ Without -o the pairs go to standard output as CSV. A file appears under its name
 is complete.";
 
 const KNN_HELP: &str = "\
-Example:
-  nearjoin knn points.parquet -k 8 -o neighbours.npz
+Examples:
+  nearjoin knn points.parquet -k 8 -o neighbours.parquet
+  nearjoin knn stars.csv catalogue.csv --columns ra,dec --id name -k 1 -o match.csv
+  nearjoin knn points.npy -k 8 -o neighbours.npz           # indices and distances, n × k
+  nearjoin knn points.npy -k 8 --max-distance 0.5 --sorted -o neighbours.arrow
+  nearjoin knn points.npy -k 8 --explain                   # the plan, without running it
 
-Not available in the program yet: the library has the KNN engine (KnnJoin).";
+A table has the columns left, right, rank (1 is the nearest) and distance. Without -o it goes to
+standard output as CSV. A file appears under its name only when it is complete.";
 
 const ESTIMATE_HELP: &str = "\
 Examples:
@@ -132,6 +143,15 @@ pub(crate) struct Within {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) engine: Engine,
+    /// How to find candidates
+    #[arg(
+        long,
+        default_value = "auto",
+        value_name = "NAME",
+        value_parser = named(Strategy::EPSILON),
+        help_heading = "Engine"
+    )]
+    pub(crate) strategy: Strategy,
     #[command(flatten)]
     pub(crate) telling: Telling,
 }
@@ -147,13 +167,29 @@ pub(crate) struct Knn {
     /// Each point is its own neighbour too
     #[arg(long, conflicts_with = "right", help_heading = "Join")]
     pub(crate) include_self: bool,
-    /// No neighbours farther away than this
-    #[arg(long, value_name = "R", help_heading = "Join")]
+    /// No neighbours farther away than this; points may then have fewer than K
+    #[arg(long, value_name = "R", allow_negative_numbers = true, help_heading = "Join")]
     pub(crate) max_distance: Option<f64>,
+    /// K may be more than there are points to choose from: tables then have fewer rows, and the
+    /// rows of an npz are filled up with 4294967295 and inf
+    #[arg(long, help_heading = "Join")]
+    pub(crate) pad: bool,
+    /// Left points in ascending order of their rows; those of an npz always are
+    #[arg(long, help_heading = "Join")]
+    pub(crate) sorted: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) engine: Engine,
+    /// How to find candidates
+    #[arg(
+        long,
+        default_value = "auto",
+        value_name = "NAME",
+        value_parser = named(Strategy::KNN),
+        help_heading = "Engine"
+    )]
+    pub(crate) strategy: Strategy,
     #[command(flatten)]
     pub(crate) telling: Telling,
 }
@@ -170,8 +206,8 @@ pub(crate) struct Estimate {
     #[arg(long)]
     pub(crate) plot: bool,
     /// How distances are measured
-    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = metric())]
-    pub(crate) metric: nearjoin::Metric,
+    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = named(&Metric::ALL))]
+    pub(crate) metric: Metric,
     /// Threads to use [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Number>,
@@ -309,23 +345,12 @@ pub(crate) struct Input {
 }
 
 /// A parser of names that the engine knows, which help and completions can list.
-fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+fn named<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
 where
-    T: FromStr<Err = nearjoin::Error> + Clone + Send + Sync + 'static,
+    T: FromStr<Err = nearjoin::Error> + ToString + Clone + Send + Sync + 'static,
 {
+    let names = values.iter().map(ToString::to_string);
     PossibleValuesParser::new(names).try_map(|name| name.to_ascii_lowercase().parse())
-}
-
-fn metric() -> impl TypedValueParser<Value = nearjoin::Metric> {
-    named(&["l2", "l1", "linf"])
-}
-
-fn device() -> impl TypedValueParser<Value = nearjoin::Device> {
-    named(&["auto", "cpu", "gpu", "hybrid"])
-}
-
-fn strategy() -> impl TypedValueParser<Value = nearjoin::Strategy> {
-    named(&["auto", "brute", "directory", "grid", "ego"])
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
@@ -348,7 +373,7 @@ pub(crate) struct Output {
     #[arg(long, conflicts_with_all = ["output", "degrees"])]
     pub(crate) count: bool,
     /// Only the number of neighbours of each point (columns id and neighbors), into the file or
-    /// to standard output
+    /// to standard output; with knn, only where --max-distance makes them differ
     #[arg(long)]
     pub(crate) degrees: bool,
 }
@@ -357,14 +382,11 @@ pub(crate) struct Output {
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
     /// Where to run; this version has no GPU engine
-    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = device())]
-    pub(crate) device: nearjoin::Device,
-    /// How to find candidates
-    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = strategy())]
-    pub(crate) strategy: nearjoin::Strategy,
+    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = named(Device::ALL))]
+    pub(crate) device: Device,
     /// How distances are measured
-    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = metric())]
-    pub(crate) metric: nearjoin::Metric,
+    #[arg(long, default_value = "l2", value_name = "NAME", ignore_case = true, value_parser = named(&Metric::ALL))]
+    pub(crate) metric: Metric,
     /// Threads to use [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Number>,
@@ -416,17 +438,12 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_the_engine_can_be_given() {
-        fn given<T: ToString>(flag: &str, values: &[T]) {
-            for value in values {
-                let value = value.to_string();
-                let args = ["nearjoin", "within", "a.npy", "--eps", "1", flag, value.as_str()];
-                assert!(Cli::try_parse_from(args).is_ok(), "{flag} {value}");
-            }
-        }
-        given("--metric", &nearjoin::Metric::ALL);
-        given("--device", nearjoin::Device::ALL);
-        given("--strategy", nearjoin::Strategy::EPSILON);
+    fn each_join_has_its_own_strategies() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
+        assert!(parse("nearjoin within a.npy --eps 1 --strategy ego"));
+        assert!(!parse("nearjoin within a.npy --eps 1 --strategy tree"));
+        assert!(parse("nearjoin knn a.npy -k 1 --strategy tree"));
+        assert!(!parse("nearjoin knn a.npy -k 1 --strategy ego"));
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub(crate) fn run(args: &args::Demo) -> Result {
 
     let degrees: Vec<u64> = csr.iter().map(|row| row.len() as u64).collect();
     if let Some(histogram) = Histogram::of(&degrees) {
-        let bars: Vec<_> = histogram.bins.iter().map(|bin| (bin.label(), bin.points)).collect();
+        let bars: Vec<_> =
+            histogram.bins.iter().map(|bin| (histogram.label(bin), bin.points)).collect();
         say("Points by their number of neighbours:")?;
         say(plot::bars(&bars, width, ascii))?;
     }
@@ -79,7 +80,8 @@ pub(crate) fn run(args: &args::Demo) -> Result {
         "\n{checked} rows were found again by brute force: the same, to the last neighbour.\n\n\
          Now with your own points:\n  \
          nearjoin estimate points.csv --plot\n  \
-         nearjoin within points.csv --eps 0.5 -o pairs.parquet"
+         nearjoin within points.csv --eps 0.5 -o pairs.parquet\n  \
+         nearjoin knn points.csv -k 8 -o neighbours.parquet"
     ))
 }
 

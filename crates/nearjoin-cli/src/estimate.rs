@@ -63,7 +63,7 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
         let (count, list) = plan.estimated_seconds();
         lines.push(format!(
             "{wanted:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",
-            significant(eps),
+            number::significant(eps),
             number::estimate(pairs),
             number::bytes((pairs * 4.0 + left.len() as f64 * 8.0) as u64),
             number::seconds(count),
@@ -97,28 +97,4 @@ fn around(points: &[(f64, f64)], marks: &[(f64, f64, String)]) -> Vec<(f64, f64)
     let widest = points.last().map_or(0.0, |point| point.0);
     let worth = |point: &(f64, f64)| point.1 >= least && point.0 > 1e-9 * widest;
     points.iter().copied().filter(worth).collect()
-}
-
-/// Four significant digits.
-fn significant(value: f64) -> String {
-    if value == 0.0 || (1e-4..1e6).contains(&value) {
-        let digits = if value == 0.0 { 0 } else { 3 - value.log10().floor() as i32 };
-        format!("{value:.*}", digits.clamp(0, 8) as usize)
-    } else {
-        format!("{value:.3e}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn four_digits() {
-        assert_eq!(significant(0.0), "0");
-        assert_eq!(significant(0.112_837), "0.1128");
-        assert_eq!(significant(123.456), "123.5");
-        assert_eq!(significant(0.000_012_345), "1.234e-5");
-        assert_eq!(significant(12_345_678.0), "1.235e7");
-    }
 }

@@ -8,33 +8,35 @@ mod failure;
 mod generate;
 mod info;
 mod interrupt;
+mod join;
 mod load;
 mod number;
 mod options;
+mod ordered;
 mod output;
+mod page;
+mod planned;
 mod plot;
 mod progress;
+mod question;
 mod report;
+mod rows;
 mod stats;
 mod system;
+mod tally;
 mod telling;
-mod within;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-use crate::failure::Failure;
+use crate::question::Asked;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Within(args) => within::run(&args),
-        Command::Knn(_) => Err(Failure::failed(
-            "knn is not available in the program yet: the library has the KNN engine (KnnJoin). \
-             nearjoin within finds all neighbours within a distance, and nearjoin estimate tells \
-             which distance gives how many",
-        )),
+        Command::Within(args) => join::run(Asked::from(&args)),
+        Command::Knn(args) => join::run(Asked::from(&args)),
         Command::Estimate(args) => estimate::run(&args),
         Command::Gen(args) => generate::run(&args),
         Command::Info => info::run(),

@@ -95,9 +95,28 @@ pub(crate) fn figures(value: f64, figures: usize) -> String {
     }
 }
 
+/// A measured value, to four significant figures: `0.1128`, `1.234e-5`.
+pub(crate) fn significant(value: f64) -> String {
+    if value == 0.0 || (1e-4..1e6).contains(&value) {
+        let digits = if value == 0.0 { 0 } else { 3 - value.log10().floor() as i32 };
+        format!("{value:.*}", digits.clamp(0, 8) as usize)
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measured_values_have_four_figures() {
+        assert_eq!(significant(0.0), "0");
+        assert_eq!(significant(0.112_837), "0.1128");
+        assert_eq!(significant(123.456), "123.5");
+        assert_eq!(significant(0.000_012_345), "1.234e-5");
+        assert_eq!(significant(12_345_678.0), "1.235e7");
+    }
 
     #[test]
     fn counts_have_their_thousands_apart() {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::output::Outcome;
+use crate::question::Question;
 
 /// The version of the shape: it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: &str = "nearjoin-stats-1";
@@ -13,7 +14,7 @@ pub(crate) struct Run<'a> {
     pub(crate) is_self: bool,
     pub(crate) dimension: usize,
     pub(crate) dtype: String,
-    pub(crate) eps: f64,
+    pub(crate) question: Question,
     pub(crate) metric: String,
     pub(crate) strategy: String,
     pub(crate) simd: String,
@@ -31,15 +32,22 @@ impl Run<'_> {
     pub(crate) fn json(&self) -> Value {
         let outcome = self.outcome;
         let (left, right) = self.points;
+        let (eps, k, max_distance) = match self.question {
+            Question::Within { eps, .. } => (Some(eps), None, None),
+            Question::Knn { k, max_distance, .. } => (None, Some(k), max_distance),
+        };
         json!({
             "schema": SCHEMA,
             "version": env!("CARGO_PKG_VERSION"),
+            "command": self.question.command(),
             "pairs": outcome.pairs,
             "points": { "left": left, "right": right },
             "self_join": self.is_self,
             "dimension": self.dimension,
             "dtype": self.dtype,
-            "eps": self.eps,
+            "eps": eps,
+            "k": k,
+            "max_distance": max_distance,
             "metric": self.metric,
             "strategy": self.strategy,
             "device": "cpu",

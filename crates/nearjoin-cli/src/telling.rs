@@ -2,20 +2,21 @@
 
 use std::time::Instant;
 
-use nearjoin::{Metric, Plan, Points};
 use nearjoin_io::Loaded;
 use nearjoin_io::write::Target;
 
 use crate::args;
 use crate::failure::Result;
+use crate::join::Run;
 use crate::load::Held;
 use crate::number;
 use crate::options::{Output, Place};
 use crate::output::{Job, Outcome, write_text};
-use crate::report::{self, Density, Extent, Histogram};
+use crate::page::page;
+use crate::planned::Planned;
+use crate::question::Question;
 use crate::stats;
 use crate::system;
-use crate::within::Run;
 
 /// When each phase began and ended, in seconds since the start.
 #[derive(Debug)]
@@ -68,19 +69,24 @@ impl Timeline {
 }
 
 /// The plan in words, with what the program adds to the engine's.
-pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String {
-    let pairs = plan.estimated_pairs();
+pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> String {
+    let question = run.asked.question;
     let answer = match &run.output {
         Output::Count => "a count".to_string(),
         Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
         Output::Pairs(place) => {
-            let rows = if run.args.half { pairs / 2.0 } else { pairs };
-            let distance = if run.args.distances { size_of::<T>() as f64 } else { 0.0 };
+            let rows = plan.estimated_pairs() / if question.half() { 2.0 } else { 1.0 };
+            let rank = if question.ranked() { 4.0 } else { 0.0 };
+            let distance = if question.distances() { size_of::<T>() as f64 } else { 0.0 };
+            let how_sure = match question {
+                Question::Within { .. } => "about",
+                Question::Knn { .. } => "up to",
+            };
             format!(
-                "about {} pairs to {}, {} as plain numbers",
+                "{how_sure} {} pairs to {}, {} as plain numbers",
                 number::estimate(rows),
                 name(place),
-                number::bytes((rows * (8.0 + distance)) as u64)
+                number::bytes((rows * (8.0 + rank + distance)) as u64)
             )
         }
     };
@@ -94,7 +100,7 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String 
 }
 
 /// `2,000,000 points`, or `5,000 × 8,000 points`.
-fn points(run: &Run<'_>) -> String {
+pub(crate) fn points(run: &Run<'_>) -> String {
     let left = number::count(run.sides.left.points.len() as u64);
     match &run.sides.right {
         None => format!("{left} points"),
@@ -102,7 +108,7 @@ fn points(run: &Run<'_>) -> String {
     }
 }
 
-fn name(place: &Place) -> String {
+pub(crate) fn name(place: &Place) -> String {
     match place {
         Place::Stdout => "standard output".into(),
         Place::File(path, _) => path.display().to_string(),
@@ -110,7 +116,7 @@ fn name(place: &Place) -> String {
 }
 
 /// `2,000,000 points of x, y (f64) from Parquet, 30.52 MiB`.
-fn described(side: &Loaded) -> String {
+pub(crate) fn described(side: &Loaded) -> String {
     let mut columns: Vec<&str> = side.columns.iter().map(String::as_str).collect();
     if columns.len() > 8 {
         columns.truncate(7);
@@ -129,7 +135,7 @@ fn described(side: &Loaded) -> String {
 /// What is said when all went well.
 pub(crate) fn summary<T: Held>(
     run: &Run<'_>,
-    plan: &Plan<'_, T>,
+    plan: &Planned<'_, T>,
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> String {
@@ -142,21 +148,32 @@ pub(crate) fn summary<T: Held>(
         }
         _ => String::new(),
     };
+    let found = match run.asked.question {
+        Question::Within { eps, .. } => format!("pairs within {eps:?}"),
+        Question::Knn { k, max_distance: None, .. } => format!("nearest neighbours (k = {k})"),
+        Question::Knn { k, max_distance: Some(most), .. } => {
+            format!("nearest neighbours (k = {k}, at most {most:?} away)")
+        }
+    };
     let mut text = format!(
-        "{} pairs within {:?} among {}{into} in {:.2} s",
+        "{} {found} among {}{into} in {:.2} s",
         number::count(outcome.pairs),
-        run.args.eps,
         points(run),
         timeline.total(),
     );
-    if run.args.telling.verbose {
+    if run.asked.telling.verbose {
         let phases =
             timeline.phases.iter().map(|(name, start, end)| format!("{name} {:.3} s", end - start));
+        let taken = match run.asked.question {
+            Question::Within { .. } => {
+                format!(", {} pairs taken whole", number::count(outcome.pairs_taken))
+            }
+            Question::Knn { .. } => String::new(),
+        };
         text = format!(
-            "{plan}\n\n{text}\n  {}\n  {} distance tests, {} pairs taken whole; index {}, peak {}",
+            "{plan}\n\n{text}\n  {}\n  {} distance tests{taken}; index {}, peak {}",
             phases.collect::<Vec<_>>().join(", "),
             number::count(outcome.distance_tests),
-            number::count(outcome.pairs_taken),
             number::bytes(outcome.index_bytes),
             system::peak_memory().map_or("unknown".into(), number::bytes),
         );
@@ -185,7 +202,7 @@ impl About {
         self,
         run: &Run<'_>,
         job: &Job<'_, T>,
-        plan: &Plan<'_, T>,
+        plan: &Planned<'_, T>,
         timeline: &Timeline,
         outcome: &Outcome,
     ) -> Result {
@@ -199,8 +216,8 @@ impl About {
             is_self: job.right.is_none(),
             dimension: job.left.dimension(),
             dtype: run.sides.dtype().to_string(),
-            eps: run.args.eps,
-            metric: run.args.engine.metric.to_string(),
+            question: run.asked.question,
+            metric: run.asked.engine.metric.to_string(),
             strategy: plan.strategy().to_string(),
             simd: plan.simd().to_string(),
             threads: plan.threads(),
@@ -213,170 +230,4 @@ impl About {
         };
         write_text(target, &format!("{:#}\n", figures.json()))
     }
-}
-
-/// The page of `--report`.
-fn page<T: Held>(
-    run: &Run<'_>,
-    job: &Job<'_, T>,
-    plan: &Plan<'_, T>,
-    timeline: &Timeline,
-    outcome: &Outcome,
-) -> String {
-    let args = run.args;
-    let title = format!(
-        "{} joined within {:?}: {} pairs in {:.2} s",
-        points(run),
-        args.eps,
-        number::count(outcome.pairs),
-        timeline.total()
-    );
-    let estimates = plan.estimates();
-    let names: Vec<String> = estimates.iter().map(|e| e.strategy.to_string()).collect();
-    let alternatives: Vec<_> = estimates
-        .iter()
-        .zip(&names)
-        .map(|(estimate, name)| report::Alternative {
-            name,
-            seconds: estimate.seconds,
-            tests: estimate.distance_tests,
-            chosen: estimate.strategy == plan.strategy(),
-        })
-        .collect();
-    let phases: Vec<_> = timeline
-        .phases
-        .iter()
-        .map(|&(name, start, end)| report::Phase { name, start, end })
-        .collect();
-    let densities = pictures(job);
-    let axes = |side: &Loaded| [0, 1].map(|j| side.columns.get(j).cloned().unwrap_or_default());
-    let names: Vec<_> =
-        [Some(&run.sides.left), run.sides.right.as_ref()].into_iter().flatten().map(axes).collect();
-    let ball = match args.engine.metric {
-        Metric::L1 => report::Ball::Diamond,
-        Metric::Linf => report::Ball::Square,
-        _ => report::Ball::Circle,
-    };
-    let titles = if densities.len() > 1 { ["Left points", "Right points"] } else { ["Points"; 2] };
-    let pictures: Vec<_> = densities
-        .iter()
-        .zip(&names)
-        .zip(titles)
-        .map(|((density, [x, y]), title)| report::Picture {
-            title,
-            axes: [x, y],
-            density,
-            ball: Some((args.eps, ball)),
-        })
-        .collect();
-    let histogram = outcome.degrees.as_deref().and_then(Histogram::of);
-    let chosen = plan.strategy().to_string();
-    report::render(&report::Report {
-        title: &title,
-        program: concat!("nearjoin ", env!("CARGO_PKG_VERSION")),
-        date: &system::today(),
-        command: &system::command_line(),
-        asked: &asked(run),
-        plan: report::Plan {
-            strategy: &chosen,
-            reason: match args.engine.strategy {
-                nearjoin::Strategy::Auto => "the cheapest by an estimate from a sample",
-                _ => "as asked",
-            },
-            alternatives: &alternatives,
-            index: &plan.index_shape(),
-            expected_pairs: Some(plan.estimated_pairs() / if args.half { 2.0 } else { 1.0 }),
-            pairs: outcome.pairs,
-            memory: report::Memory {
-                index: outcome.index_bytes,
-                result: outcome.written.map_or(0, |written| written.bytes),
-                peak: system::peak_memory(),
-                limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
-            },
-        },
-        phases: &phases,
-        neighbours: histogram.as_ref(),
-        pictures: &pictures,
-        numbers: &numbers(run, plan, timeline, outcome),
-    })
-}
-
-fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
-    let args = run.args;
-    let mut asked = vec![];
-    match &run.sides.right {
-        None => asked.push(("Points", described(&run.sides.left))),
-        Some(right) => {
-            asked.push(("Left points", described(&run.sides.left)));
-            asked.push(("Right points", described(right)));
-        }
-    }
-    let mut pairs = Vec::new();
-    pairs.extend(args.half.then_some("each once"));
-    pairs.extend(args.include_self.then_some("each point with itself too"));
-    pairs.extend(args.sorted.then_some("in ascending order"));
-    pairs.extend(args.distances.then_some("with distances"));
-    if !pairs.is_empty() {
-        asked.push(("Pairs", pairs.join(", ")));
-    }
-    asked.push(("Within", format!("{:?} ({})", args.eps, args.engine.metric)));
-    asked.push(("Device", args.engine.device.to_string()));
-    asked.push(("Strategy", args.engine.strategy.to_string()));
-    if let Some(limit) = args.engine.memory_limit {
-        asked.push(("Memory limit", number::bytes(limit.0)));
-    }
-    asked.push((
-        "Output",
-        match &run.output {
-            Output::Count => "the number of pairs".into(),
-            Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
-            Output::Pairs(place) => name(place),
-        },
-    ));
-    asked
-}
-
-fn numbers<T: Held>(
-    run: &Run<'_>,
-    plan: &Plan<'_, T>,
-    timeline: &Timeline,
-    outcome: &Outcome,
-) -> Vec<(&'static str, String)> {
-    let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
-    let mut numbers = vec![
-        ("Pairs", number::count(outcome.pairs)),
-        ("Pairs a second, while joining", per_second(outcome.pairs)),
-        ("Distance tests", number::count(outcome.distance_tests)),
-        ("Distance tests a second", per_second(outcome.distance_tests)),
-        ("Pairs taken without a test", number::count(outcome.pairs_taken)),
-        ("Threads", plan.threads().to_string()),
-        ("Instruction set", plan.simd().to_string()),
-        ("Points in memory", number::bytes(run.sides.bytes())),
-        ("Index", number::bytes(outcome.index_bytes)),
-    ];
-    if outcome.parts > 1 {
-        numbers.push(("Parts that the left points were joined in", outcome.parts.to_string()));
-    }
-    if let Some(written) = outcome.written {
-        numbers.push(("Output", number::bytes(written.bytes)));
-    }
-    if let Some(peak) = system::peak_memory() {
-        numbers.push(("Memory at the peak", number::bytes(peak)));
-    }
-    numbers.push(("Seconds in all", format!("{:.3}", timeline.total())));
-    numbers
-}
-
-/// The density of each set, in two dimensions.
-fn pictures<T: Held>(job: &Job<'_, T>) -> Vec<Density> {
-    if job.left.dimension() != 2 {
-        return Vec::new();
-    }
-    fn rows<'a, T: Held>(points: &Points<'a, T>) -> impl Iterator<Item = [f64; 2]> + 'a {
-        points.as_slice().chunks_exact(2).map(|row| [row[0].to_f64(), row[1].to_f64()])
-    }
-    let sides: Vec<_> = [Some(job.left), job.right].into_iter().flatten().collect();
-    // Two pictures have one extent, so that they can be compared.
-    let Some(extent) = Extent::of(sides.iter().flat_map(rows)) else { return Vec::new() };
-    sides.iter().map(|points| Density::of(rows(points), extent)).collect()
 }

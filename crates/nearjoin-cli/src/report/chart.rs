@@ -5,7 +5,7 @@
 
 use super::axis::{self, Tick};
 use super::density::Density;
-use super::histogram::{Bin, Histogram, Spacing};
+use super::histogram::{Bin, Histogram, Measure, Spacing};
 use super::html::Text;
 use super::{Ball, Picture, colour};
 use crate::number::{count, figures, seconds};
@@ -40,8 +40,12 @@ pub(super) fn time_axis(end: f64) -> String {
 /// The height of the histogram's plot.
 const HEIGHT: f64 = 220.0;
 
-/// The distribution of neighbours as bars.
+/// The distribution of neighbours, or of their distances, as bars.
 pub(super) fn histogram(histogram: &Histogram) -> String {
+    let (axis, what) = match histogram.measure {
+        Measure::Neighbours => ("neighbours", "neighbours per point"),
+        Measure::Reach { .. } => ("distance", "the distance to the k-th neighbour"),
+    };
     let across = Across::of(histogram);
     let up = Up::of(histogram);
     let bars: String = histogram
@@ -54,11 +58,11 @@ pub(super) fn histogram(histogram: &Histogram) -> String {
             let [x, width] = [left * 100.0, (right - left) * 100.0];
             let height = HEIGHT - top;
             format!(
-                "<g><title>{neighbours} neighbours: {points} points</title>\
+                "<g><title>{axis} {label}: {points} points</title>\
                  <rect class=\"hit\" x=\"{x:.3}%\" width=\"{width:.3}%\" height=\"{HEIGHT}\"/>\
                  <rect class=\"filled\" x=\"{x:.3}%\" width=\"{width:.3}%\" \
                  y=\"{top:.1}\" height=\"{height:.1}\"/></g>\n",
-                neighbours = bin.label(),
+                label = histogram.label(bin),
                 points = count(bin.points),
             )
         })
@@ -84,25 +88,24 @@ pub(super) fn histogram(histogram: &Histogram) -> String {
     format!(
         "<div class=\"plot\" style=\"--gutter: 3.2rem\">\n\
          <p class=\"axis-title\">points{}</p>\n\
-         <svg width=\"100%\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"Histogram of \
-         neighbours per point: half of the points have at most {}, 99 % at most {}, all at \
-         most {}.\">\n{y_ticks}\n{bars}\
+         <svg width=\"100%\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"Histogram of {what}: \
+         half of the points have at most {}, 99 % at most {}, all at most {}.\">\n{y_ticks}\n{bars}\
          <line class=\"axis\" x1=\"0\" x2=\"100%\" y1=\"{HEIGHT}\" y2=\"{HEIGHT}\"/>{x_ticks}</svg>\n\
-         <p class=\"axis-title below\">neighbours{}</p>\n</div>\n",
+         <p class=\"axis-title below\">{axis}{}</p>\n</div>\n",
         if up.logarithmic { " (log scale)" } else { "" },
-        count(histogram.median),
-        count(histogram.p99),
-        count(histogram.max),
+        histogram.value(histogram.median),
+        histogram.value(histogram.p99),
+        histogram.value(histogram.max),
         if across.logarithmic { " (log scale)" } else { "" },
     )
 }
 
-/// Where numbers of neighbours stand, from 0 at the left to 1 at the right.
+/// Where the whole numbers of a histogram stand, from 0 at the left to 1 at the right.
 struct Across {
     logarithmic: bool,
     low: f64,
     high: f64,
-    /// What is kept at the left for points without neighbours, who have no logarithm.
+    /// What is kept at the left for points that have 0, which has no logarithm.
     zero: f64,
 }
 
@@ -135,19 +138,26 @@ impl Across {
     }
 
     fn ticks(&self, histogram: &Histogram) -> Vec<(f64, String)> {
-        if !self.logarithmic {
-            // The value of a bar that has only one stands below its middle.
-            let middle = if histogram.spacing == Spacing::Exact { 0.5 } else { 0.0 };
-            return axis::linear(self.low, self.high - 2.0 * middle, 8)
+        let step = histogram.step();
+        if self.logarithmic {
+            let zero = (self.zero > 0.0).then(|| (self.zero * 0.375, "0".to_owned()));
+            let ticks = axis::logarithmic(self.low * step, self.high * step, 7);
+            let ticks = ticks.into_iter().map(|tick| (self.place(tick.at / step), tick.label));
+            return zero.into_iter().chain(ticks).collect();
+        }
+        if let Measure::Reach { .. } = histogram.measure {
+            let ticks = axis::linear(self.low * step, self.high * step, 8);
+            return ticks
                 .into_iter()
-                .filter(|tick| tick.at.fract() == 0.0)
-                .map(|tick| (self.place(tick.at + middle), count(tick.at as u64)))
+                .map(|tick| (self.place(tick.at / step), tick.label))
                 .collect();
         }
-        let zero = (self.zero > 0.0).then(|| (self.zero * 0.375, "0".to_owned()));
-        let ticks = axis::logarithmic(self.low, self.high, 7);
-        zero.into_iter()
-            .chain(ticks.into_iter().map(|tick| (self.place(tick.at), tick.label)))
+        // The value of a bar that has only one stands below its middle.
+        let middle = if histogram.spacing == Spacing::Exact { 0.5 } else { 0.0 };
+        axis::linear(self.low, self.high - 2.0 * middle, 8)
+            .into_iter()
+            .filter(|tick| tick.at.fract() == 0.0)
+            .map(|tick| (self.place(tick.at + middle), count(tick.at as u64)))
             .collect()
     }
 }

@@ -1,6 +1,6 @@
-//! How many neighbours the points have.
+//! How many neighbours the points have, or how far away they are.
 
-use crate::number::count;
+use crate::number::{count, figures, significant};
 
 /// Up to this many different values, each has a bin of its own.
 const EXACT: u64 = 64;
@@ -19,16 +19,26 @@ pub(crate) enum Spacing {
     Widening,
 }
 
-/// The distribution of the number of neighbours.
+/// What the points are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Measure {
+    /// Their number of neighbours.
+    Neighbours,
+    /// The distance to their k-th neighbour, in steps of `step`; `fewer` points have none.
+    Reach { k: usize, step: f64, fewer: u64 },
+}
+
+/// The distribution of a whole number over the points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Histogram {
+    pub(crate) measure: Measure,
     pub(crate) points: u64,
-    /// Points without neighbours.
+    /// Points that have 0.
     pub(crate) none: u64,
     pub(crate) min: u64,
     pub(crate) median: u64,
     pub(crate) mean: f64,
-    /// 90 % of the points have at most this many.
+    /// 90 % of the points have at most this.
     pub(crate) p90: u64,
     pub(crate) p99: u64,
     pub(crate) max: u64,
@@ -37,7 +47,7 @@ pub(crate) struct Histogram {
     pub(crate) spacing: Spacing,
 }
 
-/// Points with `low..=high` neighbours.
+/// Points that have `low..=high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bin {
     pub(crate) low: u64,
@@ -45,18 +55,65 @@ pub(crate) struct Bin {
     pub(crate) points: u64,
 }
 
-impl Bin {
-    /// `7`, or `12–15`.
-    pub(crate) fn label(&self) -> String {
-        if self.low == self.high {
-            count(self.low)
-        } else {
-            format!("{}–{}", count(self.low), count(self.high))
-        }
-    }
-}
+/// Steps that the largest distance has, at the least. Each is a power of ten, so that bins
+/// begin at round distances.
+const STEPS: i32 = 9;
 
 impl Histogram {
+    /// The distribution of the distances to the k-th neighbour, one for each point and infinite
+    /// where there is none; `None` if there is none anywhere.
+    pub(crate) fn of_reach(k: usize, distances: &[f64]) -> Option<Self> {
+        let known = || distances.iter().copied().filter(|distance| distance.is_finite());
+        let largest = known().fold(0.0, f64::max);
+        let power = if largest > 0.0 { largest.log10().floor() as i32 } else { 0 };
+        let step = 10f64.powi(power - STEPS).max(f64::MIN_POSITIVE);
+        // Only a duplicate is at 0.
+        let steps = |distance: f64| match distance > 0.0 {
+            true => ((distance / step).round() as u64).max(1),
+            false => 0,
+        };
+        let histogram = Self::of(&known().map(steps).collect::<Vec<_>>())?;
+        let fewer = distances.len() as u64 - histogram.points;
+        Some(Histogram { measure: Measure::Reach { k, step, fewer }, ..histogram })
+    }
+
+    /// What one of the whole numbers stands for.
+    pub(crate) fn step(&self) -> f64 {
+        match self.measure {
+            Measure::Neighbours => 1.0,
+            Measure::Reach { step, .. } => step,
+        }
+    }
+
+    /// A value in words: `1,200`, or `0.1128`.
+    pub(crate) fn value(&self, value: u64) -> String {
+        match self.measure {
+            Measure::Neighbours => count(value),
+            Measure::Reach { step, .. } => significant(value as f64 * step),
+        }
+    }
+
+    /// The mean in words.
+    pub(crate) fn mean(&self) -> String {
+        match self.measure {
+            Measure::Neighbours => figures(self.mean, 4),
+            Measure::Reach { step, .. } => significant(self.mean * step),
+        }
+    }
+
+    /// What a bin holds: `7`, or `12–15`.
+    pub(crate) fn label(&self, bin: &Bin) -> String {
+        if bin.low == bin.high {
+            return self.value(bin.low);
+        }
+        // Between whole numbers there is nothing, between distances there is.
+        let high = match self.measure {
+            Measure::Neighbours => bin.high,
+            Measure::Reach { .. } => bin.high.saturating_add(1),
+        };
+        format!("{}–{}", self.value(bin.low), self.value(high))
+    }
+
     /// The distribution of `degrees`, one for each point; `None` without points.
     pub(crate) fn of(degrees: &[u64]) -> Option<Self> {
         let (min, max) = (*degrees.iter().min()?, *degrees.iter().max()?);
@@ -88,6 +145,7 @@ impl Histogram {
             bins[bin].points += 1;
         }
         Some(Histogram {
+            measure: Measure::Neighbours,
             points: points as u64,
             none: degrees.iter().filter(|&&degree| degree == 0).count() as u64,
             min,
@@ -246,7 +304,34 @@ mod tests {
 
     #[test]
     fn bins_say_what_they_hold() {
-        assert_eq!(Bin { low: 7, high: 7, points: 0 }.label(), "7");
-        assert_eq!(Bin { low: 1200, high: 1500, points: 0 }.label(), "1,200–1,500");
+        let histogram = check(&[1]);
+        assert_eq!(histogram.label(&Bin { low: 7, high: 7, points: 0 }), "7");
+        assert_eq!(histogram.label(&Bin { low: 1200, high: 1500, points: 0 }), "1,200–1,500");
+    }
+
+    #[test]
+    fn distances_fall_into_bins_that_begin_at_round_ones() {
+        let distances: Vec<f64> = (0..300).map(|at| 0.1 + f64::from(at) / 1000.0).collect();
+        let histogram = Histogram::of_reach(8, &distances).unwrap();
+        assert_eq!((histogram.points, histogram.none), (300, 0));
+        assert_eq!(histogram.bins.len(), 30);
+        assert_eq!(histogram.label(&histogram.bins[1]), "0.1100–0.1200");
+        assert_eq!(histogram.value(histogram.median), "0.2490");
+        assert_eq!(histogram.mean(), "0.2495");
+    }
+
+    #[test]
+    fn odd_distances_have_bins_too() {
+        assert_eq!(Histogram::of_reach(3, &[]), None);
+        assert_eq!(Histogram::of_reach(3, &[f64::INFINITY]), None);
+        let some = [0.0, 5e-324, f64::INFINITY, 1e-12, 1e308];
+        let histogram = Histogram::of_reach(3, &some).unwrap();
+        let Measure::Reach { k, fewer, .. } = histogram.measure else { panic!("distances") };
+        assert_eq!((k, fewer, histogram.points, histogram.none), (3, 1, 4, 1));
+        assert_eq!(histogram.bins.iter().map(|bin| bin.points).sum::<u64>(), 4);
+        for one in [0.0, 5e-324, 1.0, f64::MAX] {
+            let histogram = Histogram::of_reach(1, &[one; 3]).unwrap();
+            assert_eq!((histogram.bins.len(), histogram.bins[0].points), (1, 3), "{one}");
+        }
     }
 }

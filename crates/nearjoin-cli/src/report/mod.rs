@@ -15,6 +15,7 @@ pub(crate) use axis::{Tick, logarithmic, short};
 pub(crate) use density::{Density, Extent};
 pub(crate) use histogram::Histogram;
 
+use histogram::Measure;
 use html::Text;
 
 use crate::number::{self, bytes, count, estimate, seconds};
@@ -31,7 +32,7 @@ pub(crate) struct Report<'a> {
     pub(crate) asked: &'a [(&'a str, String)],
     pub(crate) plan: Plan<'a>,
     pub(crate) phases: &'a [Phase<'a>],
-    /// Neighbours per point, where they were counted.
+    /// Neighbours per point, or how far away the k-th is, where that was noted.
     pub(crate) neighbours: Option<&'a Histogram>,
     /// One picture for each set of points in two dimensions.
     pub(crate) pictures: &'a [Picture<'a>],
@@ -317,35 +318,50 @@ fn neighbours(histogram: Option<&Histogram>) -> String {
     let Some(histogram) = histogram else {
         return String::new();
     };
-    let summary = [
-        ("points", count(histogram.points)),
-        ("without any", count(histogram.none)),
-        ("least", count(histogram.min)),
-        ("median", count(histogram.median)),
-        ("mean", number::figures(histogram.mean, 4)),
-        ("90 % at most", count(histogram.p90)),
-        ("99 % at most", count(histogram.p99)),
-        ("most", count(histogram.max)),
-    ]
-    .map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"))
-    .concat();
+    let (title, what) = match histogram.measure {
+        Measure::Neighbours => ("Neighbours per point".to_owned(), "neighbours"),
+        Measure::Reach { k, .. } => {
+            (format!("Distance to the k-th neighbour, k = {k}"), "distance")
+        }
+    };
+    let mut summary = vec![("points", count(histogram.points))];
+    match histogram.measure {
+        Measure::Neighbours => summary.push(("without any", count(histogram.none))),
+        Measure::Reach { fewer, .. } => {
+            summary.push(("with fewer than k", count(fewer)));
+            summary.push(("at distance 0", count(histogram.none)));
+        }
+    }
+    let value = |value| histogram.value(value);
+    summary.extend([
+        ("least", value(histogram.min)),
+        ("median", value(histogram.median)),
+        ("mean", histogram.mean()),
+        ("90 % at most", value(histogram.p90)),
+        ("99 % at most", value(histogram.p99)),
+        ("most", value(histogram.max)),
+    ]);
+    let summary: String = summary
+        .into_iter()
+        .map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"))
+        .collect();
     let rows: String = histogram
         .bins
         .iter()
         .filter(|bin| bin.points > 0)
         .map(|bin| {
-            let (label, points) = (bin.label(), count(bin.points));
+            let (label, points) = (histogram.label(bin), count(bin.points));
             format!("<tr><th scope=\"row\">{label}</th><td>{points}</td></tr>\n")
         })
         .collect();
     let body = format!(
         "<figure>\n{}<dl class=\"summary\">\n{summary}</dl>\n</figure>\n\
          <details><summary>The bars as a table</summary>\n<table class=\"facts numbers\">\n\
-         <thead><tr><th scope=\"col\">neighbours</th><th scope=\"col\">points</th></tr></thead>\n\
+         <thead><tr><th scope=\"col\">{what}</th><th scope=\"col\">points</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table>\n</details>\n",
         chart::histogram(histogram),
     );
-    html::section("neighbours", "Neighbours per point", &body)
+    html::section("neighbours", &title, &body)
 }
 
 fn pictures(pictures: &[Picture<'_>]) -> String {

@@ -24,16 +24,15 @@ fn a_report_of_a_join_is_shown_by_a_browser() {
     let Some(browser) = Browser::find() else { return };
     let folder = Folder::new();
     nearjoin(&folder, "gen clustered -n 20000 -d 2 --seed 1 -o pts.npy");
-    nearjoin(&folder, "within pts.npy --eps 0.05 --count --report r.html");
-    let sections = [
-        "What was asked",
-        "The plan",
-        "Phases",
-        "Neighbours per point",
-        "Where the points are",
-        "Numbers",
-    ];
-    check_report(&browser, &folder.0.join("r.html"), &sections, 1);
+    for (join, neighbours) in [
+        ("within pts.npy --eps 0.05", "Neighbours per point"),
+        ("knn pts.npy -k 8", "Distance to the k-th neighbour, k = 8"),
+    ] {
+        nearjoin(&folder, &format!("{join} --count --report r.html"));
+        let sections =
+            ["What was asked", "The plan", "Phases", neighbours, "Where the points are", "Numbers"];
+        check_report(&browser, &folder.0.join("r.html"), &sections, 1);
+    }
 }
 
 fn nearjoin(folder: &Folder, arguments: &str) {

@@ -9,11 +9,14 @@ use crate::program::{Folder, Ran};
 /// Long enough for a busy machine; no run needs it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A join into `output` that takes many seconds, some of which have passed: its file has
-/// begun to grow.
-fn long_join(folder: &Folder, output: &str) -> Child {
+/// Joins into a file that take many seconds.
+const WITHIN: &str = "within p.npy --eps 10 -o";
+const KNN: &str = "knn p.npy -k 3000 -o";
+
+/// Such a join, some of whose seconds have passed: its file has begun to grow.
+fn long_join(folder: &Folder, join: &str, output: &str) -> Child {
     folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
-    let mut command = folder.command(&format!("within p.npy --eps 10 -o {output}"));
+    let mut command = folder.command(&format!("{join} {output}"));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     let grown = || {
@@ -35,9 +38,10 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn ctrl_c_stops_and_cleans_up() {
-    for output in ["o.parquet", "o.csv", "o.arrow"] {
+    let joins = [(WITHIN, "o.parquet"), (WITHIN, "o.csv"), (WITHIN, "o.arrow"), (KNN, "o.csv")];
+    for (join, output) in joins {
         let folder = Folder::new();
-        let child = long_join(&folder, output);
+        let child = long_join(&folder, join, output);
         let start = Instant::now();
         signal(&child, "-INT");
         let ran = Ran::new(child.wait_with_output().unwrap());
@@ -84,13 +88,13 @@ fn an_interrupted_stream_says_that_it_is_incomplete() {
 #[test]
 fn a_kill_leaves_nothing_under_the_final_name() {
     let folder = Folder::new();
-    let mut child = long_join(&folder, "o.parquet");
+    let mut child = long_join(&folder, WITHIN, "o.parquet");
     signal(&child, "-KILL");
     child.wait().unwrap();
     assert!(!folder.names().contains(&"o.parquet".to_string()), "{:?}", folder.names());
     // A name that was there keeps what it held.
     folder.write("o.parquet", "as it was");
-    let mut child = long_join(&folder, "o.parquet");
+    let mut child = long_join(&folder, WITHIN, "o.parquet");
     signal(&child, "-KILL");
     child.wait().unwrap();
     assert_eq!(std::fs::read_to_string(folder.path("o.parquet")).unwrap(), "as it was");
@@ -100,7 +104,9 @@ fn a_kill_leaves_nothing_under_the_final_name() {
 fn a_closed_pipe_is_no_panic() {
     let folder = Folder::new();
     folder.nearjoin("gen uniform -n 1e5 -d 2 --seed 1 -q -o p.npy");
-    for arguments in ["within p.npy --eps 2", "within p.npy --eps 2 --degrees", "demo -n 1000"] {
+    for arguments in
+        ["within p.npy --eps 2", "within p.npy --eps 2 --degrees", "knn p.npy -k 9", "demo -n 1000"]
+    {
         let program = env!("CARGO_BIN_EXE_nearjoin");
         let script = format!("'{program}' {arguments} | head -c 10 >head; echo ${{PIPESTATUS[0]}}");
         let mut bash = Command::new("bash");

@@ -3,5 +3,6 @@
 mod browser;
 mod ending;
 mod formats;
+mod knn;
 mod program;
 mod usage;

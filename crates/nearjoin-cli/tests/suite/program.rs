@@ -91,3 +91,47 @@ pub(crate) fn rows(path: &Path) -> Vec<Vec<f64>> {
         PointSet::F32(_) => unreachable!("they were made f64"),
     }
 }
+
+/// An array of an npz: its type as numpy names it, its shape, and its values.
+pub(crate) struct Array {
+    pub(crate) name: String,
+    pub(crate) descr: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f64>,
+}
+
+/// The arrays of an npz that is not compressed.
+pub(crate) fn arrays(path: &Path) -> Vec<Array> {
+    let bytes = fs::read(path).expect("an npz");
+    let number = |at: usize, length: usize| {
+        bytes[at..at + length].iter().rev().fold(0, |n, &byte| n << 8 | usize::from(byte))
+    };
+    let mut arrays = Vec::new();
+    let mut at = 0;
+    while bytes[at..].starts_with(b"PK\x03\x04") {
+        let (size, name, extra) = (number(at + 18, 4), number(at + 26, 2), number(at + 28, 2));
+        let file = String::from_utf8_lossy(&bytes[at + 30..][..name]).into_owned();
+        at += 30 + name + extra;
+        let values = at + 10 + number(at + 8, 2);
+        let header = String::from_utf8_lossy(&bytes[at + 10..values]).into_owned();
+        let between = |from: &str, to: &str| {
+            let (_, rest) = header.split_once(from).expect("a field");
+            rest.split_once(to).expect("its end").0.to_string()
+        };
+        assert!(header.contains("'fortran_order': False"), "{header}");
+        let descr = between("'descr': '", "'");
+        let shape = between("'shape': (", ")");
+        let lengths = shape.split(',').filter_map(|length| length.trim().parse().ok());
+        let data = &bytes[values..at + size];
+        let values = match descr.as_str() {
+            "<u4" => data.as_chunks().0.iter().map(|&b| f64::from(u32::from_le_bytes(b))).collect(),
+            "<f4" => data.as_chunks().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))).collect(),
+            "<f8" => data.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect(),
+            other => panic!("no test reads {other}"),
+        };
+        let name = file.trim_end_matches(".npy").to_string();
+        arrays.push(Array { name, descr, shape: lengths.collect(), values });
+        at += size;
+    }
+    arrays
+}

@@ -128,6 +128,14 @@ fn wrong_usage_is_said_before_any_work() {
     assert!(usage("within p.csv --eps 1 --count --degrees").contains("cannot be used with"));
     assert!(usage("within p.csv --eps 1 --metric l3").contains("possible values: l2, l1, linf"));
     assert!(usage("within p.csv --eps 1 --memory-limit lots").contains("as in 4GiB"));
+    assert!(usage("knn p.csv").contains("-k <K>"));
+    assert!(usage("knn p.csv -k 0").contains("k = 0 is out of range"));
+    assert!(usage("knn p.csv -k 2 --max-distance -1").contains("--max-distance -1.0 is not"));
+    assert!(usage("knn p.csv -k 2 --degrees").contains("leave --degrees out"));
+    assert!(usage("knn p.csv -k 2 --strategy ego").contains("possible values: auto, "));
+    assert!(usage("knn p.csv p.csv -k 2 --include-self").contains("cannot be used with"));
+    assert!(usage("knn p.csv -k 2 --id x -o o.npz").contains("npz holds row numbers"));
+    assert!(usage("knn p.csv -k 2 --eps 1").contains("unexpected argument"));
     assert!(usage("estimate p.csv --neighbors 0").contains("more than 0"));
     assert!(usage("gen uniform -n many -o x.npy").contains("a whole number, as in 2000000 or 2e6"));
     assert!(usage("gen uniform -n 10 -d 0 -o x.npy").contains("1 to 4096"));
@@ -168,7 +176,13 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within p.csv --eps 1 --device gpu", &["gpu", "no GPU engine"]);
     named("within p.csv --eps 1 --device hybrid", &["hybrid", "no GPU engine"]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
-    named("knn p.csv -k 2 -o n.npz", &["knn is not available", "KNN engine"]);
+    named("knn p.csv -k 4 -o n.npz", &["-k 4", "only 3 points", "--pad"]);
+    named("knn p.csv -k 2 --max-distance 1e200", &["square of --max-distance 1e200"]);
+    named("knn p.csv -k 2 --device gpu", &["gpu", "no GPU engine"]);
+    named("knn p.csv -k 2 --memory-limit 100", &["the index needs", "kept for writing"]);
+    named("knn p.csv -k 1e15 --pad -o n.npz", &["n.npz could not be written", "too large"]);
+    let k = u64::MAX / 4;
+    named(&format!("knn p.csv -k {k} --pad -o n.npz"), &["n.npz", "larger than any file"]);
 }
 
 #[test]
@@ -181,6 +195,53 @@ fn a_plan_is_explained_and_not_run() {
         assert!(said.contains(word), "{said} lacks {word}");
     }
     assert_eq!(folder.names(), ["p.parquet"]);
+}
+
+#[test]
+fn a_plan_of_the_nearest_is_explained_too() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 2e4 -d 3 -o p.parquet");
+    let said = folder.nearjoin("knn p.parquet -k 8 -o n.npz --explain").said;
+    for word in ["k = 8", "tree", "brute", "leaves", "memory", "up to 160 k pairs to n.npz"] {
+        assert!(said.contains(word), "{said} lacks {word}");
+    }
+    assert_eq!(folder.names(), ["p.parquet"]);
+}
+
+/// What the documentation lists is what is there, and nothing else.
+fn check_documented(stats: &Value) {
+    let documented = include_str!("../../../../docs/stats.md");
+    let mut listed: Vec<&str> =
+        documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let mut found = Vec::new();
+    for (name, value) in stats.as_object().unwrap() {
+        match value.as_object() {
+            Some(inner) => found.extend(inner.keys().map(|key| format!("{name}.{key}"))),
+            None => found.push(name.clone()),
+        }
+    }
+    listed.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(listed, found);
+}
+
+#[test]
+fn statistics_of_the_nearest_have_their_documented_shape() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 3e4 -d 2 -o p.npy");
+    let ran = folder.nearjoin("knn p.npy -k 8 --stats s.json -o n.parquet");
+    let summary = "240,000 nearest neighbours (k = 8) among 30,000 points → n.parquet";
+    assert!(ran.errors.contains(summary), "{}", ran.errors);
+    let stats = std::fs::read_to_string(folder.path("s.json")).unwrap();
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    check_documented(&stats);
+    assert_eq!((&stats["command"], &stats["k"]), (&"knn".into(), &8.into()));
+    assert!(stats["eps"].is_null() && stats["max_distance"].is_null());
+    assert_eq!(stats["pairs"], 240_000);
+    let shown = folder.nearjoin("knn p.npy -k 8 --max-distance 0.5 -q --stats - -o n.npz").said;
+    let stats: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(stats["max_distance"], 0.5);
+    assert_eq!(stats["bytes"]["result"], std::fs::metadata(folder.path("n.npz")).unwrap().len());
 }
 
 #[test]
@@ -208,20 +269,8 @@ fn statistics_have_their_documented_shape() {
     let file = std::fs::metadata(folder.path("pairs.parquet")).unwrap().len();
     assert_eq!(stats["bytes"]["result"], file);
     assert_eq!(stats["bytes"]["input"], 30_000 * 16);
-    // What the documentation lists is what is there, and nothing else.
-    let documented = include_str!("../../../../docs/stats.md");
-    let mut listed: Vec<&str> =
-        documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    let mut found = Vec::new();
-    for (name, value) in stats.as_object().unwrap() {
-        match value.as_object() {
-            Some(inner) => found.extend(inner.keys().map(|key| format!("{name}.{key}"))),
-            None => found.push(name.clone()),
-        }
-    }
-    listed.sort_unstable();
-    found.sort_unstable();
-    assert_eq!(listed, found);
+    check_documented(&stats);
+    assert_eq!((&stats["command"], &stats["eps"]), (&"within".into(), &1.0.into()));
 }
 
 #[test]
@@ -231,6 +280,8 @@ fn quiet_is_quiet_and_progress_can_be_forced() {
     assert_eq!((ran.said.as_str(), ran.errors.as_str()), ("4\n", ""));
     folder.nearjoin("gen uniform -n 3e5 -d 2 -o p.npy -q");
     let ran = folder.nearjoin("within p.npy --eps 2 --degrees -o d.parquet --progress always");
+    assert!(ran.errors.contains('\r'), "{}", ran.errors);
+    let ran = folder.nearjoin("knn p.npy -k 8 -o n.npz --progress always");
     assert!(ran.errors.contains('\r'), "{}", ran.errors);
     let ran = folder.nearjoin("within p.npy --eps 0.5 --degrees -o d.parquet");
     assert!(!ran.errors.contains('\r'), "{}", ran.errors);

@@ -1,37 +1,37 @@
-//! `nearjoin within`: load → plan → join into the output → tell.
+//! `nearjoin within` and `nearjoin knn`: load → plan → join into the output → tell.
 
 use std::path::{Path, PathBuf};
 
-use nearjoin::{EpsJoin, Metric};
 use nearjoin_io::write::PairColumns;
 use nearjoin_io::{DType, Loaded};
 
-use crate::args;
 use crate::failure::{Failure, Result, say, tell};
 use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
 use crate::number;
 use crate::options::{self, Bytes, Output};
 use crate::output::{self, Job, Opened};
+use crate::planned::Planner;
 use crate::progress::{Board, Shown};
+use crate::question::Asked;
 use crate::telling::{self, About, Timeline};
 
 /// What a writer of pairs may use, if the memory limit leaves it as much.
 const WRITER_MEMORY: u64 = 256 << 20;
 
-pub(crate) fn run(args: &args::Within) -> Result {
-    let output = Output::new(&args.output, &args.input)?;
-    let sources = options::sources(&args.input)?;
-    check_paths(args)?;
-    let telling = &args.telling;
-    check(args, &output)?;
+pub(crate) fn run(asked: Asked<'_>) -> Result {
+    let output = Output::new(asked.output, asked.input)?;
+    let sources = options::sources(asked.input)?;
+    check_paths(&asked)?;
+    let telling = asked.telling;
+    check(&asked, &output)?;
 
-    options::use_threads(args.engine.threads);
+    options::use_threads(asked.engine.threads);
     let board = Board::default();
     interrupt::watch(&board.monitor);
-    let writer_memory = writer_memory(args, &output);
-    let join = join(args, &board, writer_memory);
-    join.check::<f64>()?;
+    let writer_memory = writer_memory(&asked, &output);
+    let planner = Planner::new(&asked, &board.monitor, writer_memory);
+    planner.check()?;
 
     // Every file that will be written is opened first: what cannot be written is known
     // before the work, and not after. Where only the plan is wanted, there are none.
@@ -43,43 +43,24 @@ pub(crate) fn run(args: &args::Within) -> Result {
 
     let timeline = Timeline::start();
     let sides = Sides::load(&sources, &board)?;
-    check_square(args, sides.dtype())?;
-    let run = Run { args, output, join, writer_memory, board: &board, sides: &sides };
+    asked.question.check_square(asked.engine.metric, sides.dtype())?;
+    let run = Run { asked, output, planner, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {
         DType::F32 => run.join::<f32>(opened, about, timeline, shown),
         DType::F64 => run.join::<f64>(opened, about, timeline, shown),
     }
 }
 
-/// Refuses an ε whose square the points' type cannot hold: every pair would match, or points
-/// would that are not within it.
-fn check_square(args: &args::Within, dtype: DType) -> Result {
-    let (eps, square) = (args.eps, args.eps * args.eps);
-    let (least, most) = match dtype {
-        DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-        DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
-    };
-    if args.engine.metric != Metric::L2 || eps == 0.0 || (least..=most).contains(&square) {
-        return Ok(());
-    }
-    let advice = match dtype {
-        DType::F32 => "use --dtype f64, or give the points in other units",
-        DType::F64 => "give the points in other units",
-    };
-    Err(Failure::failed(format!(
-        "the square of ε = {eps:?}, which decides L2, is beyond the range of {dtype}: {advice}"
-    )))
-}
-
 /// Arguments that make no sense together, which their definitions cannot say.
-fn check(args: &args::Within, output: &Output) -> Result {
-    let to_stdout = args.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
+fn check(asked: &Asked<'_>, output: &Output) -> Result {
+    asked.question.check_output(asked.output)?;
+    let to_stdout = asked.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && output.is_stdout() {
         return Err(Failure::usage(
             "the answer and --stats - would both go to standard output: give one of them a file",
         ));
     }
-    let page = args.telling.report.as_deref();
+    let page = asked.telling.report.as_deref();
     let is_page = |path: &Path| path.extension().is_some_and(|end| end == "html" || end == "htm");
     if let Some(path) = page.filter(|path| !is_page(path)) {
         return Err(Failure::usage(format!(
@@ -90,14 +71,14 @@ fn check(args: &args::Within, output: &Output) -> Result {
     Ok(())
 }
 
-fn check_paths(args: &args::Within) -> Result {
-    let (input, telling) = (&args.input, &args.telling);
+fn check_paths(asked: &Asked<'_>) -> Result {
+    let (input, telling) = (asked.input, asked.telling);
     let inputs: Vec<&Path> = [Some(&input.left), input.right.as_ref()]
         .into_iter()
         .flatten()
         .map(PathBuf::as_path)
         .collect();
-    let outputs: Vec<&Path> = [&args.output.output, &telling.stats, &telling.report]
+    let outputs: Vec<&Path> = [&asked.output.output, &telling.stats, &telling.report]
         .into_iter()
         .flatten()
         .map(PathBuf::as_path)
@@ -105,36 +86,19 @@ fn check_paths(args: &args::Within) -> Result {
     options::check_paths(&inputs, &outputs)
 }
 
-fn writer_memory(args: &args::Within, output: &Output) -> u64 {
-    match (output, args.engine.memory_limit) {
+fn writer_memory(asked: &Asked<'_>, output: &Output) -> u64 {
+    match (output, asked.engine.memory_limit) {
         (Output::Count, _) => 0,
         (_, Some(Bytes(limit))) => WRITER_MEMORY.min(limit / 4),
         (_, None) => WRITER_MEMORY,
     }
 }
 
-fn join(args: &args::Within, board: &Board, writer_memory: u64) -> EpsJoin {
-    let engine = &args.engine;
-    let mut join = EpsJoin::new(args.eps)
-        .metric(engine.metric)
-        .device(engine.device)
-        .strategy(engine.strategy)
-        .include_self(args.include_self)
-        .monitor(&board.monitor);
-    if let Some(threads) = engine.threads {
-        join = join.threads(threads.0 as usize);
-    }
-    if let Some(Bytes(limit)) = engine.memory_limit {
-        join = join.memory_limit(limit - writer_memory);
-    }
-    join
-}
-
 /// A run whose points are loaded.
 pub(crate) struct Run<'a> {
-    pub(crate) args: &'a args::Within,
+    pub(crate) asked: Asked<'a>,
     pub(crate) output: Output,
-    join: EpsJoin,
+    planner: Planner,
     writer_memory: u64,
     board: &'a Board,
     pub(crate) sides: &'a Sides,
@@ -171,7 +135,7 @@ impl Run<'_> {
             )),
             other => other,
         })?;
-        if !self.args.telling.quiet {
+        if !self.asked.telling.quiet {
             tell(telling::summary(self, &plan, &timeline, &outcome));
         }
         Ok(())
@@ -179,7 +143,7 @@ impl Run<'_> {
 
     /// An error about memory, with what the limit was cut by.
     fn explained(&self, failure: Failure) -> Failure {
-        match (failure, self.args.engine.memory_limit) {
+        match (failure, self.asked.engine.memory_limit) {
             (Failure::OverLimit(message), Some(limit)) if self.writer_memory > 0 => {
                 Failure::OverLimit(format!(
                     "{message} (of --memory-limit {}, {} are kept for writing)",
@@ -195,21 +159,21 @@ impl Run<'_> {
         let Sides { left, right } = self.sides;
         let (left_points, right_points) = self.sides.points::<T>()?;
         let ids = |side: &Loaded| side.ids.clone();
+        let question = self.asked.question;
         Ok(Job {
-            join: self.join.clone(),
+            planner: &self.planner,
             left: left_points,
             right: right_points,
             columns: PairColumns {
                 left: ids(left),
                 right: ids(right.as_ref().unwrap_or(left)),
-                rank: false,
-                distances: self.args.distances,
-                half: self.args.half,
+                rank: question.ranked(),
+                distances: question.distances(),
+                half: question.half(),
                 memory: self.writer_memory,
-                threads: self.args.engine.threads.map_or(0, |threads| threads.0 as usize),
+                threads: self.asked.engine.threads.map_or(0, |threads| threads.0 as usize),
             },
-            include_self: self.args.include_self,
-            sorted: self.args.sorted,
+            sorted: self.asked.sorted,
             tally,
             board: self.board,
         })

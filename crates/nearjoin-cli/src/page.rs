@@ -1,0 +1,206 @@
+//! The page of `--report`: what is known of a run, as a report wants it.
+
+use nearjoin::{Metric, Points, Strategy};
+use nearjoin_io::Loaded;
+
+use crate::join::Run;
+use crate::load::Held;
+use crate::number;
+use crate::options::Output;
+use crate::output::{Job, Outcome};
+use crate::planned::Planned;
+use crate::question::{Asked, Question};
+use crate::report::{self, Density, Extent, Histogram};
+use crate::system;
+use crate::tally::Tally;
+use crate::telling::{Timeline, described, name, points};
+
+/// The page of `--report`.
+pub(crate) fn page<T: Held>(
+    run: &Run<'_>,
+    job: &Job<'_, T>,
+    plan: &Planned<'_, T>,
+    timeline: &Timeline,
+    outcome: &Outcome,
+) -> String {
+    let Asked { question, engine, strategy, .. } = run.asked;
+    let how = match question {
+        Question::Within { eps, .. } => format!("joined within {eps:?}"),
+        Question::Knn { k, .. } => format!("joined with their nearest (k = {k})"),
+    };
+    let title = format!(
+        "{} {how}: {} pairs in {:.2} s",
+        points(run),
+        number::count(outcome.pairs),
+        timeline.total()
+    );
+    let estimates = plan.estimates();
+    let names: Vec<String> = estimates.iter().map(|e| e.strategy.to_string()).collect();
+    let alternatives: Vec<_> = estimates
+        .iter()
+        .zip(&names)
+        .map(|(estimate, name)| report::Alternative {
+            name,
+            seconds: estimate.seconds,
+            tests: estimate.distance_tests,
+            chosen: estimate.strategy == plan.strategy(),
+        })
+        .collect();
+    let phases: Vec<_> = timeline
+        .phases
+        .iter()
+        .map(|&(name, start, end)| report::Phase { name, start, end })
+        .collect();
+    let densities = pictures(job);
+    let axes = |side: &Loaded| [0, 1].map(|j| side.columns.get(j).cloned().unwrap_or_default());
+    let names: Vec<_> =
+        [Some(&run.sides.left), run.sides.right.as_ref()].into_iter().flatten().map(axes).collect();
+    let shape = match engine.metric {
+        Metric::L1 => report::Ball::Diamond,
+        Metric::Linf => report::Ball::Square,
+        _ => report::Ball::Circle,
+    };
+    // Every point has the same neighbourhood only where ε is given.
+    let (ball, expected_pairs) = match question {
+        Question::Within { eps, half, .. } => {
+            let directions = if half { 2.0 } else { 1.0 };
+            (Some((eps, shape)), Some(plan.estimated_pairs() / directions))
+        }
+        Question::Knn { .. } => (None, None),
+    };
+    let titles = if densities.len() > 1 { ["Left points", "Right points"] } else { ["Points"; 2] };
+    let pictures: Vec<_> = densities
+        .iter()
+        .zip(&names)
+        .zip(titles)
+        .map(|((density, [x, y]), title)| report::Picture { title, axes: [x, y], density, ball })
+        .collect();
+    let histogram = match &outcome.tally {
+        Some(Tally::Degrees { degrees, .. }) => Histogram::of(degrees),
+        Some(Tally::Reach { k, distances }) => Histogram::of_reach(*k, distances),
+        None => None,
+    };
+    let chosen = plan.strategy().to_string();
+    report::render(&report::Report {
+        title: &title,
+        program: concat!("nearjoin ", env!("CARGO_PKG_VERSION")),
+        date: &system::today(),
+        command: &system::command_line(),
+        asked: &asked(run),
+        plan: report::Plan {
+            strategy: &chosen,
+            reason: match (strategy, question) {
+                (Strategy::Auto, Question::Within { .. }) => {
+                    "the cheapest by an estimate from a sample"
+                }
+                (Strategy::Auto, Question::Knn { .. }) => "the cheapest by estimate",
+                _ => "as asked",
+            },
+            alternatives: &alternatives,
+            index: &plan.index_shape(),
+            expected_pairs,
+            pairs: outcome.pairs,
+            memory: report::Memory {
+                index: outcome.index_bytes,
+                result: outcome.written.map_or(0, |written| written.bytes),
+                peak: system::peak_memory(),
+                limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
+            },
+        },
+        phases: &phases,
+        neighbours: histogram.as_ref(),
+        pictures: &pictures,
+        numbers: &numbers(run, plan, timeline, outcome),
+    })
+}
+
+fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
+    let Asked { question, include_self, sorted, strategy, engine, .. } = run.asked;
+    let mut asked = vec![];
+    match &run.sides.right {
+        None => asked.push(("Points", described(&run.sides.left))),
+        Some(right) => {
+            asked.push(("Left points", described(&run.sides.left)));
+            asked.push(("Right points", described(right)));
+        }
+    }
+    let mut pairs = Vec::new();
+    pairs.extend(include_self.then_some("each point with itself too"));
+    pairs.extend(sorted.then_some("in ascending order"));
+    match question {
+        Question::Within { eps, half, distances } => {
+            pairs.extend(half.then_some("each once"));
+            pairs.extend(distances.then_some("with distances"));
+            asked.push(("Within", format!("{eps:?} ({})", engine.metric)));
+        }
+        Question::Knn { k, max_distance, pad } => {
+            pairs.extend(pad.then_some("as many as there are"));
+            asked.push(("Nearest", format!("k = {k} ({})", engine.metric)));
+            asked.extend(max_distance.map(|most| ("At most", format!("{most:?} away"))));
+        }
+    }
+    if !pairs.is_empty() {
+        asked.push(("Pairs", pairs.join(", ")));
+    }
+    asked.push(("Device", engine.device.to_string()));
+    asked.push(("Strategy", strategy.to_string()));
+    if let Some(limit) = engine.memory_limit {
+        asked.push(("Memory limit", number::bytes(limit.0)));
+    }
+    asked.push((
+        "Output",
+        match &run.output {
+            Output::Count => "the number of pairs".into(),
+            Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
+            Output::Pairs(place) => name(place),
+        },
+    ));
+    asked
+}
+
+fn numbers<T: Held>(
+    run: &Run<'_>,
+    plan: &Planned<'_, T>,
+    timeline: &Timeline,
+    outcome: &Outcome,
+) -> Vec<(&'static str, String)> {
+    let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
+    let mut numbers = vec![
+        ("Pairs", number::count(outcome.pairs)),
+        ("Pairs a second, while joining", per_second(outcome.pairs)),
+        ("Distance tests", number::count(outcome.distance_tests)),
+        ("Distance tests a second", per_second(outcome.distance_tests)),
+        ("Threads", plan.threads().to_string()),
+        ("Instruction set", plan.simd().to_string()),
+        ("Points in memory", number::bytes(run.sides.bytes())),
+        ("Index", number::bytes(outcome.index_bytes)),
+    ];
+    if let Question::Within { .. } = run.asked.question {
+        numbers.push(("Pairs taken without a test", number::count(outcome.pairs_taken)));
+    }
+    if outcome.parts > 1 {
+        numbers.push(("Parts that the left points were joined in", outcome.parts.to_string()));
+    }
+    if let Some(written) = outcome.written {
+        numbers.push(("Output", number::bytes(written.bytes)));
+    }
+    if let Some(peak) = system::peak_memory() {
+        numbers.push(("Memory at the peak", number::bytes(peak)));
+    }
+    numbers.push(("Seconds in all", format!("{:.3}", timeline.total())));
+    numbers
+}
+
+/// The density of each set, in two dimensions.
+fn pictures<T: Held>(job: &Job<'_, T>) -> Vec<Density> {
+    if job.left.dimension() != 2 {
+        return Vec::new();
+    }
+    fn rows<'a, T: Held>(points: &Points<'a, T>) -> impl Iterator<Item = [f64; 2]> + 'a {
+        points.as_slice().chunks_exact(2).map(|row| [row[0].to_f64(), row[1].to_f64()])
+    }
+    let sides: Vec<_> = [Some(job.left), job.right].into_iter().flatten().collect();
+    // Two pictures have one extent, so that they can be compared.
+    let Some(extent) = Extent::of(sides.iter().flat_map(rows)) else { return Vec::new() };
+    sides.iter().map(|points| Density::of(rows(points), extent)).collect()
+}
