@@ -153,6 +153,57 @@ def two_sets_with_ids(nearjoin, folder):
         check(f"{out}: distances", np.allclose(found["distance"], v, rtol=1e-12, atol=0))
 
 
+def nearest(nearjoin, folder):
+    points, k = np.random.default_rng(3).random((20_000, 3)), 8
+    np.save(folder / "p.npy", points)
+    # No two points are equal: the nearest of each is itself.
+    d, i = (found[:, 1:] for found in cKDTree(points).query(points, k + 1))
+    for out in ["n.npz", "n.parquet", "n.arrow", "n.csv"]:
+        run(nearjoin, folder, "knn", "p.npy", "-k", k, "--sorted", "-o", out)
+    npz = np.load(folder / "n.npz")
+    indices, distances = npz["indices"], npz["distances"]
+    check("npz types", (indices.dtype, distances.dtype) == (np.uint32, np.float64))
+    check("npz order", indices.flags.c_contiguous and distances.flags.c_contiguous)
+    check("npz indices", indices.shape == (len(points), k) and np.array_equal(indices, i))
+    check("npz distances", np.allclose(distances, d, rtol=1e-12, atol=0))
+    tables = {
+        "pandas.read_parquet": pd.read_parquet(folder / "n.parquet"),
+        "polars.read_ipc": pl.read_ipc(folder / "n.arrow"),
+        "pyarrow.csv": pa.csv.read_csv(folder / "n.csv"),
+    }
+    left, rank = np.repeat(np.arange(len(points)), k), np.tile(np.arange(1, k + 1), len(points))
+    for name, table in tables.items():
+        column = {c: np.asarray(table[c]) for c in ["left", "right", "rank", "distance"]}
+        check(f"{name}: left", np.array_equal(column["left"], left))
+        check(f"{name}: rank", np.array_equal(column["rank"], rank))
+        check(f"{name}: right", np.array_equal(column["right"], i.reshape(-1)))
+        check(f"{name}: distance", np.array_equal(column["distance"], distances.reshape(-1)))
+    schema = pq.read_schema(folder / "n.parquet")
+    check("columns", schema.names == ["left", "right", "rank", "distance"])
+    check("ranks are u32", schema.field("rank").type == pa.uint32())
+
+    run(nearjoin, folder, "knn", "p.npy", "-k", k, "-o", "any.parquet")
+    found = pd.read_parquet(folder / "any.parquet")
+    check("as found", found.groupby("left", sort=False)["rank"].apply(list).map(len).eq(k).all())
+    table = pd.read_parquet(folder / "n.parquet")
+    order = found.sort_values(["left", "rank"]).reset_index(drop=True)
+    check("as found: the same rows", order.equals(table))
+
+    queries, reach = np.random.default_rng(4).random((3_000, 3)).astype(np.float32), 0.04
+    np.save(folder / "q.npy", queries)
+    d, i = cKDTree(points).query(queries.astype(float), k, distance_upper_bound=reach)
+    missing = np.isinf(d)
+    check("some are missing", missing.any() and not missing.all())
+    ask = ["knn", "q.npy", "p.npy", "-k", k, "--max-distance", reach]
+    run(nearjoin, folder, *ask, "-o", "m.npz")
+    npz = np.load(folder / "m.npz")
+    padded = np.where(missing, 2**32 - 1, i)
+    check("npz padding", np.array_equal(npz["indices"], padded))
+    check("npz infinities", np.array_equal(np.isinf(npz["distances"]), missing))
+    count = int(run(nearjoin, folder, *ask, "--count"))
+    check("count of the near", count == (~missing).sum())
+
+
 def made_points(nearjoin, folder):
     for shape in ["uniform", "exponential", "clustered", "lattice"]:
         for out in ["g.parquet", "g.arrow", "g.csv", "g.npy"]:
@@ -168,7 +219,7 @@ def made_points(nearjoin, folder):
 
 def main():
     nearjoin = str(pathlib.Path(sys.argv[1]).resolve())
-    for trial in [self_joins, two_sets_with_ids, made_points]:
+    for trial in [self_joins, two_sets_with_ids, nearest, made_points]:
         with tempfile.TemporaryDirectory() as folder:
             trial(nearjoin, pathlib.Path(folder))
     print(f"{passed} passed, 0 failed")
