@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::number;
+
 /// The exit code of a run that was interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -60,7 +62,15 @@ impl From<nearjoin::Error> for Failure {
     fn from(error: nearjoin::Error) -> Self {
         match error {
             nearjoin::Error::Cancelled => Failure::Interrupted,
-            nearjoin::Error::MemoryLimit { .. } => Failure::OverLimit(error.to_string()),
+            nearjoin::Error::MemoryLimit { what: "the index", .. } => {
+                Failure::OverLimit(error.to_string())
+            }
+            nearjoin::Error::MemoryLimit { what, needed, limit } => Failure::OverLimit(format!(
+                "{what} needs {} and the memory limit is {}: raise the limit, or write a table \
+                 without --sorted, which streams",
+                number::bytes(needed),
+                number::bytes(limit)
+            )),
             nearjoin::Error::Epsilon { .. } | nearjoin::Error::Option { .. } => {
                 Failure::Usage(error.to_string())
             }

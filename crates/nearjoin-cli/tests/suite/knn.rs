@@ -178,6 +178,9 @@ fn rows_in_order_come_in_parts_where_memory_is_short() {
     parts(&folder, "p.npy -k 20 --max-distance 1.2", "4MiB");
     folder.nearjoin("gen uniform -n 15000 -d 2 --seed 9 -q -o q.npy");
     parts(&folder, "p.npy q.npy -k 20", "5MiB");
+    let ran = folder.run("knn p.npy -k 19000 -o o.npz --memory-limit 2MiB");
+    assert_eq!(ran.code, Some(1), "{}", ran.errors);
+    assert!(ran.errors.contains("raise the limit, or write a table without --sorted"));
     folder.nearjoin("gen uniform -n 30 -d 2 --seed 3 -q -o few.npy");
     parts(&folder, "p.npy few.npy -k 40 --pad", "3MiB");
 }
