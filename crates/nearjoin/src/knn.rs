@@ -4,9 +4,10 @@ use core::fmt;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::exec::cpu::kernel::{NearestKernels, SimdLevel};
+use crate::exec::cpu::kernel::{Kernels, NearestKernels, SimdLevel};
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::cpu::pool::Pool;
+use crate::exec::cpu::sieve::Sieve;
 use crate::index::{Leaves, order, tree};
 use crate::join::{Estimate, check_device, check_threads};
 use crate::metric::{Metric, Threshold};
@@ -315,9 +316,19 @@ impl<T: Scalar> KnnPlan<'_, T> {
         };
         let right = leaves(self.right.unwrap_or(self.left))?;
         let left = self.right.map(|_| leaves(self.left)).transpose()?;
+        let (metric, dim) = (self.options.metric, self.left.dimension());
+        let sides = (self.left, self.right.unwrap_or(self.left));
+        let sieve = match brute {
+            true => Some(Sieve::new(&right, metric, &both(&extents(sides.0), &extents(sides.1)))?),
+            false => None,
+        };
         Ok(CpuKnn {
+            deciding: Kernels::new(self.simd, metric, dim),
+            points: sides,
+            unit: if brute { Sieve::<T>::unit(self.options.k) } else { 256 },
+            sieve,
             pool: &self.pool,
-            kernels: NearestKernels::new(self.simd, self.options.metric, self.left.dimension()),
+            kernels: NearestKernels::new(self.simd, metric, dim),
             left,
             right,
             include_self: self.options.include_self,
@@ -328,7 +339,6 @@ impl<T: Scalar> KnnPlan<'_, T> {
                 None => T::INFINITY,
             },
             prune: !brute,
-            unit: 256,
             monitor: self.options.monitor.as_ref(),
             expected_tests: self.decision.tests() as u64,
         })
@@ -351,6 +361,11 @@ impl<T: Scalar> KnnPlan<'_, T> {
             result_bytes: 0,
         }
     }
+}
+
+/// The extents of two sets of points together.
+fn both(left: &[(f64, f64)], right: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    left.iter().zip(right).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect()
 }
 
 impl<T: Scalar> fmt::Display for KnnPlan<'_, T> {

@@ -18,9 +18,10 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::kernel::{FULL, Hits, LeafJob, NearestKernels, NodeJob, PAD, Ranks};
+use super::kernel::{FULL, Hits, Kernels, LeafJob, NearestKernels, NodeJob, PAD, Ranks};
 use super::pool::Pool;
 use super::select::{Best, NOBODY, SORTED, largest};
+use super::sieve::{Search, Sieve, Sifter};
 use super::sort_by_id;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
@@ -28,12 +29,16 @@ use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Boxes, Leaves, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
+use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// A tree, or an order without one, ready to be asked.
 pub(crate) struct CpuKnn<'a, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) kernels: NearestKernels<T>,
+    /// What decides, and the points that it decides on.
+    pub(crate) deciding: Kernels<T>,
+    pub(crate) points: (Points<'a, T>, Points<'a, T>),
     /// None where the right points are joined with themselves.
     pub(crate) left: Option<Leaves<T>>,
     pub(crate) right: Leaves<T>,
@@ -45,6 +50,8 @@ pub(crate) struct CpuKnn<'a, T> {
     pub(crate) cap: T,
     /// Whether boxes are passed over. Without, every point is a candidate.
     pub(crate) prune: bool,
+    /// Through which all candidates go, where none are passed over.
+    pub(crate) sieve: Option<Sieve<T>>,
     pub(crate) unit: usize,
     pub(crate) monitor: Option<&'a Monitor>,
     /// Distances that will be computed, by estimate.
@@ -62,6 +69,8 @@ struct Worker<'a, T> {
     ranks: Option<Ranks<T>>,
     /// The best by full comparison.
     best: Best<T>,
+    /// The best of a whole unit, where every point is a candidate.
+    sifter: Sifter<T>,
     way: Way,
     /// Grows where keys leave the answer open, and shrinks with every block.
     doubt: u32,
@@ -110,7 +119,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes)
+        let sieve = self.sieve.as_ref().map_or(0, Sieve::bytes);
+        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes) + sieve
     }
 
     /// Finds the best of every query, and runs `action` on each block, on all threads.
@@ -125,9 +135,18 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self);
             while let Some(unit) = queue.take() {
+                if let Some(sieve) = &self.sieve {
+                    self.sift(&mut worker, sieve, &unit);
+                }
                 for start in unit.clone().step_by(FAN) {
                     let block = start..unit.end.min(start.saturating_add(FAN as u32));
-                    self.block(&mut worker, &block);
+                    match self.sieve {
+                        None => self.block(&mut worker, &block),
+                        Some(_) => {
+                            let number = (start - unit.start) as usize / FAN;
+                            core::mem::swap(&mut worker.best, worker.sifter.best(number));
+                        }
+                    }
                     let (ids, ahead) =
                         self.queries().ids()[block.start as usize..].split_at(block.len());
                     if action(number, &mut worker, ids, ahead).is_break()
@@ -142,6 +161,25 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             worker.work
         });
         works.into_iter().sum()
+    }
+
+    /// Finds the best of every query of a unit among all points.
+    fn sift(&self, worker: &mut Worker<'_, T>, sieve: &Sieve<T>, unit: &Run) {
+        let search = Search {
+            sieve,
+            lanes: &self.kernels,
+            kernels: &self.deciding,
+            queries: self.queries(),
+            left: self.points.0,
+            right: self.points.1,
+            cap: self.cap,
+            excluded: self.left.is_none() && !self.include_self,
+        };
+        let Worker { sifter, work, reporter, .. } = worker;
+        sifter.unit(&search, unit, |tile| {
+            *work += tile;
+            reporter.report(*work).is_break()
+        });
     }
 
     /// Finds the best of every query of a block.
@@ -421,7 +459,11 @@ impl<'a, T: Scalar> Worker<'a, T> {
         Worker {
             work: Work::default(),
             ranks: (join.k <= SORTED && join.prune).then(|| Ranks::new(join.k)),
-            best: Best::new(join.k),
+            best: match join.sieve {
+                Some(_) => Best::collecting(join.k),
+                None => Best::new(join.k),
+            },
+            sifter: Sifter::new(join.k),
             way: Way::Best,
             doubt: 0,
             hits: Hits::new(),

@@ -6,6 +6,7 @@ pub(crate) mod knn;
 pub(crate) mod pool;
 mod scan;
 pub(crate) mod select;
+pub(crate) mod sieve;
 pub(crate) mod tile;
 
 use crate::scalar::Scalar;

@@ -15,16 +15,20 @@ pub(crate) type Near<T> = (T, u32);
 /// The k best candidates of 16 queries.
 ///
 /// Few are kept in ascending order by the kernel, which shifts each new one to its place in
-/// all lanes at once. Many are appended; when twice as many have come together, the k best of
+/// all lanes at once. Many are appended; when twice as many (or 16 more) have come together, the k best of
 /// them are selected and the others dropped: a constant amount of work for each, whatever k
 /// is.
 pub(crate) struct Best<T> {
     k: usize,
+    /// Whether few are kept in order.
+    sorted: bool,
+    /// Many: room for so many.
+    room: usize,
     queries: usize,
     /// The i-th best of query q at `16 · i + q`.
     acc: Vec<T>,
     ids: Vec<u32>,
-    /// Those of query q from `2k · q` on, and how many.
+    /// Those of query q from `room · q` on, and how many.
     many: Vec<Near<T>>,
     len: [usize; PAD],
     /// The largest row among those in the last place, where it is known.
@@ -32,10 +36,33 @@ pub(crate) struct Best<T> {
 }
 
 impl<T: Scalar> Best<T> {
+    /// In order, if they are few.
     pub(crate) fn new(k: usize) -> Self {
-        let (few, many) = if k <= SORTED { (k, 0) } else { (0, 2 * k) };
+        if k > SORTED {
+            return Self::collecting(k);
+        }
+        Self::with_room(k, k, 0)
+    }
+
+    /// Collected, whatever k is.
+    pub(crate) fn collecting(k: usize) -> Self {
+        Self::with_room(k, 0, Self::room(k))
+    }
+
+    /// Bytes of the collected best of 16 queries.
+    pub(crate) fn collected_bytes(k: usize) -> usize {
+        Self::room(k) * PAD * size_of::<Near<T>>()
+    }
+
+    fn room(k: usize) -> usize {
+        k.saturating_add(k.max(16))
+    }
+
+    fn with_room(k: usize, few: usize, many: usize) -> Self {
         Best {
             k,
+            sorted: many == 0,
+            room: many,
             queries: 0,
             acc: vec![T::INFINITY; few * PAD],
             ids: vec![u32::MAX; few * PAD],
@@ -65,12 +92,12 @@ impl<T: Scalar> Best<T> {
         if let Some(last) = self.last {
             return last;
         }
-        let last = if self.k <= SORTED {
+        let last = if self.sorted {
             let rows = &self.ids[(self.k - 1) * PAD..][..self.queries];
             rows.iter().copied().fold(0, u32::max)
         } else {
             let last = |query: usize| {
-                let many = &mut self.many[query * 2 * self.k..][..self.len[query]];
+                let many = &mut self.many[query * self.room..][..self.len[query]];
                 match many.len() < self.k {
                     true => u32::MAX,
                     false => many.select_nth_unstable_by(self.k - 1, order).1.1,
@@ -98,7 +125,7 @@ impl<T: Scalar> Best<T> {
     #[inline(always)]
     pub(crate) fn offer(&mut self, query: usize, near: Near<T>) -> Option<T> {
         self.last = None;
-        let (len, room) = (self.len[query], 2 * self.k);
+        let (len, room) = (self.len[query], self.room);
         let many = &mut self.many[query * room..][..room];
         many[len] = near;
         self.len[query] = len + 1;
@@ -118,7 +145,7 @@ impl<T: Scalar> Best<T> {
     pub(crate) fn finish(&mut self, query: usize, ids: &mut Vec<u32>, acc: &mut Vec<T>) {
         ids.clear();
         acc.clear();
-        if self.k <= SORTED {
+        if self.sorted {
             // Columns of 16 are read down; what is missing stands last.
             ids.extend(self.ids[query..].iter().step_by(PAD));
             acc.extend(self.acc[query..].iter().step_by(PAD));
@@ -128,7 +155,7 @@ impl<T: Scalar> Best<T> {
             acc.truncate(ids.len());
             return;
         }
-        let many = &mut self.many[query * 2 * self.k..][..self.len[query]];
+        let many = &mut self.many[query * self.room..][..self.len[query]];
         many.sort_unstable_by(order);
         let best = &many[..many.len().min(self.k)];
         ids.extend(best.iter().map(|near| near.1));

@@ -236,6 +236,13 @@ macro_rules! level {
                 unsafe { nearest::keep::<$exact_f64, N, D>(job, ids, own, kept) }
             }
             $(#[$features])?
+            unsafe fn sieve<N: Norm>(
+                candidates: &[f32], queries: &[f32], limits: &[f32; PAD], hits: &mut [u32; PAD],
+            ) -> bool {
+                // SAFETY: as above.
+                unsafe { nearest::sieve::<$exact_f32, N>(candidates, queries, limits, hits) }
+            }
+            $(#[$features])?
             unsafe fn localize(job: &mut GatherJob<'_, f64, f32>) -> f32 {
                 // SAFETY: as above.
                 unsafe { generic::gather::<_, _, true>(job, |x, origin| (x - origin) as f32) }
@@ -288,6 +295,7 @@ macro_rules! level {
                         gaps: $gaps::<$norm>,
                         leaf: $leaf::<$norm, $d>,
                         keep: $keep::<$norm, $d>,
+                        sieve: sieve::<$norm>,
                         active: $active::<$norm>,
                         rank: $rank::<$norm, $d>,
                         merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],

@@ -256,6 +256,7 @@ impl<T: Scalar> Ranks<T> {
     }
 }
 
+type SieveFn = unsafe fn(&[f32], &[f32], &[f32; PAD], &mut [u32; PAD]) -> bool;
 type ActiveFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD]) -> u32;
 type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
 type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
@@ -270,6 +271,7 @@ pub(crate) struct NearestKernels<T> {
     gaps: GapsFn<T>,
     leaf: LeafFn<T>,
     keep: KeepFn<T>,
+    sieve: SieveFn,
     active: ActiveFn<T>,
     rank: RankFn<T>,
     /// For 8, 16, 32 and 64 keys.
@@ -297,6 +299,20 @@ impl<T: Scalar> NearestKernels<T> {
         job.check();
         // SAFETY: the job is checked; the level is available.
         unsafe { (self.leaf)(job, bounds, hits) }
+    }
+
+    /// Which of 16 candidates may be within the limit of each of 16 queries, as bits: both are
+    /// columns of 16. Returns whether there is one.
+    pub(crate) fn sieve(
+        &self,
+        candidates: &[f32],
+        queries: &[f32],
+        limits: &[f32; PAD],
+        hits: &mut [u32; PAD],
+    ) -> bool {
+        assert!(candidates.len() == queries.len() && queries.len().is_multiple_of(PAD));
+        // SAFETY: the columns are checked; the level is available.
+        unsafe { (self.sieve)(candidates, queries, limits, hits) }
     }
 
     /// Which of the queries the box of a leaf may hold a neighbour of.

@@ -72,6 +72,55 @@ pub(super) unsafe fn active<V: Vector, N: Norm>(
     }
 }
 
+/// Queries that share a load of the candidates.
+const TOGETHER: usize = 8;
+
+/// Which of 16 candidates may be within the limit of each of 16 queries, as bits. Returns
+/// whether there is one.
+///
+/// ```text
+/// for each 8 queries:  for each dimension j:  acc[q] = step(acc[q], query[q][j] − x[j])
+///     hits[q] = (acc[q] ≤ limit[q])
+/// ```
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+pub(super) unsafe fn sieve<V: Vector<Lane = f32>, N: Norm>(
+    candidates: &[f32],
+    queries: &[f32],
+    limits: &[f32; PAD],
+    hits: &mut [u32; PAD],
+) -> bool {
+    // SAFETY: `NearestKernels::sieve` has made sure that both are columns of 16, as many of one
+    // as of the other; the caller promises the instruction set.
+    unsafe {
+        let dim = queries.len() / PAD;
+        let mut any = 0;
+        *hits = [0; PAD];
+        let mut first = 0;
+        while first < PAD {
+            let mut base = 0;
+            while base < PAD {
+                let mut acc = [V::splat(0.0); TOGETHER];
+                for j in 0..dim {
+                    let x = V::load(candidates.as_ptr().add(j * PAD + base));
+                    let queries = queries.as_ptr().add(j * PAD + first);
+                    for q in 0..TOGETHER {
+                        acc[q] = N::step(acc[q], V::splat(*queries.add(q)).sub(x));
+                    }
+                }
+                for q in 0..TOGETHER {
+                    let near = acc[q].le(V::splat(limits[first + q]));
+                    hits[first + q] |= near << base;
+                    any |= near;
+                }
+                base += V::LANES;
+            }
+            first += TOGETHER;
+        }
+        any != 0
+    }
+}
+
 /// Measures the 16 candidates of a leaf for each query that its box may hold a neighbour of.
 ///
 /// ```text
