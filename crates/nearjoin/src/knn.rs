@@ -1,6 +1,7 @@
 //! The door of the KNN-join: options, the plan, and the run from top to bottom.
 
 use core::fmt;
+use core::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -13,12 +14,12 @@ use crate::join::{Estimate, check_device, check_threads};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
 use crate::options::{Device, Strategy};
-use crate::plan::knn::{Decision, Question};
-use crate::points::Points;
+use crate::plan::knn::{Decision, Question, Trial};
+use crate::points::{Points, PointsBuf};
 use crate::scalar::Scalar;
-use crate::sink::{Execution, KnnSink, Neighbors};
+use crate::sink::{Block, Callback, Execution, KnnSink, Neighbors};
 use crate::stats::Stats;
-use crate::summary::extents;
+use crate::summary::{extents, spread};
 
 /// The KNN-join: the k nearest points of each point.
 ///
@@ -194,6 +195,7 @@ impl KnnJoin {
                 dim: left.dimension(),
                 width: size_of::<T>(),
                 metric: self.metric,
+                trial: self.trial(left, right)?,
             },
             self.strategy,
             self.memory_limit,
@@ -203,7 +205,44 @@ impl KnnJoin {
         let options = self.clone();
         Ok(KnnPlan { options, left, right, threshold, simd, pool, decision, planning })
     }
+
+    /// Asks a tree over samples of the right for neighbours of a sample of the left.
+    fn trial<T: Scalar>(
+        &self,
+        left: Points<'_, T>,
+        right: Option<Points<'_, T>>,
+    ) -> Result<Option<Trial>> {
+        let right = right.unwrap_or(left);
+        let most = (TRIAL_COORDINATES / left.dimension()).clamp(TRIAL / 16, TRIAL);
+        // A sample of most points would be as good as a join.
+        if right.len() <= 2 * most || left.is_empty() {
+            return Ok(None);
+        }
+        let sample = |points: Points<'_, T>, of: usize| {
+            PointsBuf::from_rows((0..of).map(|at| points.row(spread(at, of, points.len()))))
+        };
+        let queries = sample(left, TRIAL_QUERIES.min(left.len()))?;
+        let k = self.k.min(TRIAL_K);
+        let join = KnnJoin { k, strategy: Strategy::Tree, pad: true, ..self.clone() };
+        let join = KnnJoin { monitor: None, memory_limit: None, ..join };
+        let points = [most / 4, most];
+        let mut tests = [0.0; 2];
+        for (points, tests) in points.iter().zip(&mut tests) {
+            let right = sample(right, *points)?;
+            let plan = join.plan(&queries.as_points(), &right.as_points())?;
+            let stats = plan.run(&mut Callback::new(|_: &Block<T>| ControlFlow::Continue(())))?;
+            *tests = stats.distance_tests as f64 / queries.as_points().len() as f64;
+        }
+        Ok(Some(Trial { points, tests, k }))
+    }
 }
+
+/// Points of the larger sample on which a tree is tried, coordinates that it has at the most,
+/// queries, and neighbours that they ask for.
+const TRIAL: usize = 4096;
+const TRIAL_COORDINATES: usize = 1 << 20;
+const TRIAL_QUERIES: usize = 128;
+const TRIAL_K: usize = 64;
 
 /// A KNN-join that is decided but not run. It borrows the points.
 ///

@@ -18,7 +18,7 @@ pub(crate) const FAN: usize = 16;
 const WORTH_PRUNING: u32 = 48;
 
 /// One axis-aligned box.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BoxOf<T> {
     pub(crate) lo: Vec<T>,
     pub(crate) hi: Vec<T>,
@@ -32,6 +32,13 @@ impl<T: Scalar> BoxOf<T> {
     pub(crate) fn clear(&mut self) {
         self.lo.clear();
         self.hi.clear();
+    }
+
+    /// A box around one point.
+    pub(crate) fn set(&mut self, point: impl Iterator<Item = T>) {
+        self.clear();
+        self.lo.extend(point);
+        self.hi.extend_from_slice(&self.lo);
     }
 }
 
@@ -72,10 +79,6 @@ impl<T: Scalar> Boxes<T> {
             levels.push(level);
         }
         Ok(Boxes { dim, len, levels })
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The highest level; it has at most 16 blocks.

@@ -79,7 +79,7 @@ pub(crate) struct Cost {
     pub(crate) per_query: f64,
 }
 
-pub(super) fn test(dim: usize) -> f64 {
+fn test(dim: usize) -> f64 {
     TEST + TEST_PER_DIM * dim as f64
 }
 

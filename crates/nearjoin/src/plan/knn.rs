@@ -1,12 +1,23 @@
-//! Decisions for the KNN-join: the same rules, and no sample.
+//! Decisions for the KNN-join, from a tree that was tried on samples.
 
 use core::fmt;
 
 use super::Budget;
-use super::estimate::{self, ball};
+use super::estimate::ball;
 use crate::metric::Metric;
 use crate::options::Strategy;
 use crate::stats::bytes;
+
+/// Nanoseconds of one thread: a test of a tree, what each dimension adds to it, and to the order
+/// of a point; the rest of a query, and each of its neighbours.
+const TEST: f64 = 0.9;
+const TEST_PER_DIM: f64 = 0.18;
+const ORDER_PER_DIM: f64 = 30.0;
+const ORDER: f64 = 200.0;
+const RANK: f64 = 10.0;
+/// The same for a candidate that goes through the sieve.
+const SIFT: f64 = 0.25;
+const SIFT_PER_DIM: f64 = 0.043;
 
 /// What is asked, as far as the decision depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +30,18 @@ pub(crate) struct Question {
     /// Bytes of one coordinate.
     pub(crate) width: usize,
     pub(crate) metric: Metric,
+    /// What a tree took on samples of the points; none if there are few points.
+    pub(crate) trial: Option<Trial>,
+}
+
+/// Distance tests per query that trees over samples took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    /// Points in the smaller and the larger sample, and the tests.
+    pub(crate) points: [usize; 2],
+    pub(crate) tests: [f64; 2],
+    /// Neighbours that were asked for.
+    pub(crate) k: usize,
 }
 
 /// What will be done, and why.
@@ -41,12 +64,11 @@ impl Decision {
         memory_limit: Option<u64>,
         threads: usize,
     ) -> Self {
-        let all = question.points.1 as f64;
-        let per_test = estimate::test(question.dim);
-        // A tree costs its order, and tests that wait for boxes.
+        let (all, dim) = (question.points.1 as f64, question.dim as f64);
         let tests = tree_tests(question);
-        let tree = (Strategy::Tree, tests, tests * per_test * 1.5 + 200.0);
-        let brute = (Strategy::Brute, all, all * per_test);
+        let per_query = ORDER + ORDER_PER_DIM * dim + RANK * question.k as f64;
+        let tree = (Strategy::Tree, tests, tests * (TEST + TEST_PER_DIM * dim) + per_query);
+        let brute = (Strategy::Brute, all, all * (SIFT + SIFT_PER_DIM * dim));
         let mut alternatives = vec![tree, brute];
         alternatives.sort_by(|a, b| a.2.total_cmp(&b.2));
         let named = wanted != Strategy::Auto;
@@ -79,15 +101,32 @@ impl Decision {
     }
 }
 
-/// Points that are measured for each query: those of all leaves near a leaf of queries.
+/// Points that are measured for each query.
 ///
-/// In units of the mean spacing a leaf of 16 points is `16^(1/d)` wide, and the k-th neighbour
-/// is as far as the radius of a ball that holds k points.
+/// Where there was a trial, as many as in the larger sample, and more as there are more points,
+/// by the growth from sample to sample: none where the points lie so that boxes tell them
+/// apart, and in proportion where no box can be passed over.
+///
+/// Without, the points are taken to be spread evenly. In units of their mean spacing a leaf of
+/// 16 is a cube `16^(1/d)` wide, and the k-th neighbour as far away as the radius of a ball that
+/// holds k: so many leaves touch the ball as have their centre in the sum of both shapes, whose
+/// volume is that of its parts, face by face.
 fn tree_tests(question: &Question) -> f64 {
+    let all = question.points.1 as f64;
+    if let Some(Trial { points, tests, k }) = question.trial {
+        let growth = (tests[1] / tests[0]).ln() / (points[1] as f64 / points[0] as f64).ln();
+        let more = (all / points[1] as f64).powf(growth.clamp(0.0, 1.0));
+        return (tests[1] * more * question.k as f64 / k as f64).min(all);
+    }
     let dim = question.dim as f64;
     let leaf = 16f64.powf(1.0 / dim);
     let radius = (question.k as f64 / ball(question.metric, dim)).powf(1.0 / dim);
-    (2.0 * leaf + 2.0 * radius).powf(dim).min(question.points.1 as f64)
+    let (mut leaves, mut faces) = (1.0, 1.0);
+    for j in 1..=question.dim.min(64) {
+        faces *= (dim - j as f64 + 1.0) / j as f64;
+        leaves += faces * ball(question.metric, j as f64) * (radius / leaf).powi(j as i32);
+    }
+    (16.0 * leaves).min(all)
 }
 
 /// Bytes that the index takes while it is built: the points in order with their boxes and ids,
@@ -106,7 +145,13 @@ impl fmt::Display for Decision {
             true => writeln!(f, "join {left} points with themselves, dimension {dim}")?,
             false => writeln!(f, "join {left} × {right} points, dimension {dim}")?,
         }
-        let why = if self.named { "as asked" } else { "cheapest by estimate" };
+        let why = match (self.named, self.question.trial) {
+            (true, _) => "as asked".into(),
+            (false, None) => "cheapest by estimate".into(),
+            (false, Some(trial)) => {
+                format!("cheapest by a trial on a sample of {} points", trial.points[1])
+            }
+        };
         writeln!(f, "strategy {} ({why})", self.strategy)?;
         for line in self.shape() {
             writeln!(f, "  {line}")?;

@@ -85,8 +85,10 @@ struct Worker<'a, T> {
     floor: T,
     /// Whether something was passed over that keys do not tell from the best.
     open: bool,
-    /// Leaves of a node that were looked at before all others, as bits.
-    seeds: (usize, u32),
+    /// For each query, the leaves of a node that were looked at before all others, as bits.
+    seeds: [(usize, u32); PAD],
+    /// A query as a box.
+    point: BoxOf<T>,
     /// The rows of the queries themselves, where they are no neighbours; else one that no
     /// point has.
     own: [u32; PAD],
@@ -205,8 +207,17 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             worker.own[..len].copy_from_slice(ids);
         }
         let boxes = self.right.boxes();
-        if !boxes.is_empty() {
-            let top = boxes.top();
+        let top = boxes.top();
+        if self.left.is_none() || self.k <= SORTED {
+            self.visit(worker, boxes, top, 0, boxes.count(top));
+            return;
+        }
+        // Queries of another set may be far apart: one by one.
+        for query in 0..len {
+            worker.bound.set(worker.queries[query..].iter().step_by(PAD).copied());
+            worker.bounds = [T::NAN; PAD];
+            worker.bounds[query] = cap;
+            worker.limit = cap;
             self.visit(worker, boxes, top, 0, boxes.count(top));
         }
     }
@@ -236,35 +247,59 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 
     /// Looks at the leaves next to a block first, so that there are bounds for all others.
     fn seed(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, block: &Run) {
-        let mut gaps = [T::ZERO; PAD];
-        let mut nearest = |level: usize, first: usize| {
-            let count = FAN.min(boxes.count(level) - first);
-            let job = boxes.job(level, first, count, &worker.bound);
-            self.kernels.gaps(&job, T::INFINITY, &mut gaps);
-            let mut order: [usize; FAN] = core::array::from_fn(|leaf| leaf);
-            order[..count].sort_unstable_by(|&a, &b| {
-                gaps[a].partial_cmp(&gaps[b]).unwrap_or(core::cmp::Ordering::Equal)
-            });
-            (order, count)
-        };
-        let node = match self.left {
-            None => block.start as usize / (FAN * FAN),
-            Some(_) => (1..=boxes.top())
-                .rev()
-                .fold(0, |node, level| node * FAN + nearest(level, node * FAN).0[0]),
-        };
-        let (order, count) = nearest(0, node * FAN);
-        let seeds = order[..count].iter().take(self.k.div_ceil(SEED));
-        worker.seeds = (node, seeds.clone().fold(0, |leaves, leaf| leaves | 1 << leaf));
-        let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
-        let job = self.node_job(queries, boxes, node);
-        for &leaf in seeds {
+        let seeds = self.k.div_ceil(SEED);
+        let mut order = [[0; FAN]; PAD];
+        let mut found = 0;
+        if self.left.is_none() {
+            // The leaves around the block's own, which serve all of its queries.
+            let node = block.start as usize / (FAN * FAN);
+            let (leaves, count) = self.nearest(boxes, 0, node * FAN, &worker.bound);
+            order = [leaves; PAD];
+            found = count;
+            worker.seeds = [(node, 0); PAD];
+        } else {
+            let mut point = core::mem::take(&mut worker.point);
             for query in 0..block.len() {
-                self.rank(&job, query, 1 << leaf, ranks);
+                point.set(worker.queries[query..].iter().step_by(PAD).copied());
+                let down =
+                    |node, level| node * FAN + self.nearest(boxes, level, node * FAN, &point).0[0];
+                let node = (1..=boxes.top()).rev().fold(0, down);
+                (order[query], found) = self.nearest(boxes, 0, node * FAN, &point);
+                worker.seeds[query] = (node, 0);
+            }
+            worker.point = point;
+        }
+        let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
+        for seed in 0..seeds.min(found) {
+            for query in 0..block.len() {
+                let (leaf, (node, leaves)) = (order[query][seed], &mut worker.seeds[query]);
+                let job = self.node_job(queries, boxes, *node);
+                if job.leaves() >> leaf & 1 == 1 {
+                    *leaves |= 1 << leaf;
+                    self.rank(&job, query, 1 << leaf, ranks);
+                }
             }
             self.merge_above(ranks, 0);
         }
         (worker.limit, worker.floor) = ranks.limits();
+    }
+
+    /// Up to 16 blocks of a level from `first` on, the nearest to a box first, and how many.
+    fn nearest(
+        &self,
+        boxes: &Boxes<T>,
+        level: usize,
+        first: usize,
+        bound: &BoxOf<T>,
+    ) -> ([usize; FAN], usize) {
+        let count = FAN.min(boxes.count(level) - first);
+        let mut gaps = [T::ZERO; PAD];
+        self.kernels.gaps(&boxes.job(level, first, count, bound), T::INFINITY, &mut gaps);
+        let mut order = core::array::from_fn(|at| at);
+        order[..count].sort_unstable_by(|&a, &b| {
+            gaps[a].partial_cmp(&gaps[b]).unwrap_or(core::cmp::Ordering::Equal)
+        });
+        (order, count)
     }
 
     /// Notes the candidates of some leaves for a query.
@@ -326,25 +361,35 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         }
     }
 
+    /// Which queries a block of a level may hold neighbours of.
+    fn active(
+        &self,
+        boxes: &Boxes<T>,
+        level: usize,
+        node: usize,
+        queries: &[T],
+        bounds: &[T; PAD],
+    ) -> u32 {
+        let (lo, hi, box_stride) = boxes.columns(level);
+        let dim = self.right.dim();
+        self.kernels
+            .active(&LeafJob { coords: &[], lo, hi, box_stride, node, queries, dim }, bounds)
+    }
+
     /// Notes the candidates of up to 16 leaves, query by query.
     fn node(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, node: usize) {
         let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
         let job = self.node_job(queries, boxes, node);
-        let mut leaves = job.leaves();
-        if node == worker.seeds.0 {
-            leaves &= !worker.seeds.1;
-        }
+        let all = job.leaves();
         let mut active = match boxes.top() {
             0 => u32::from(u16::MAX),
-            _ => {
-                let (lo, hi, box_stride) = boxes.columns(1);
-                let job = LeafJob { coords: &[], lo, hi, box_stride, node, queries, dim: job.dim };
-                self.kernels.active(&job, &ranks.bounds)
-            }
+            _ => self.active(boxes, 1, node, queries, &ranks.bounds),
         };
         while active != 0 {
             let query = active.trailing_zeros() as usize;
             active &= active - 1;
+            let (seeded, seeds) = worker.seeds[query];
+            let leaves = if seeded == node { all & !seeds } else { all };
             self.rank(&job, query, leaves, ranks);
         }
         if self.merge_above(ranks, FEW) {
@@ -398,9 +443,21 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                     continue;
                 }
             }
-            if level == 1 && worker.way == Way::Ranks {
-                self.node(worker, boxes, node);
-            } else if level == 0 {
+            if level > 0
+                && let (Way::Ranks, Some(ranks)) = (worker.way, &worker.ranks)
+            {
+                if level == 1 {
+                    self.node(worker, boxes, node);
+                    continue;
+                }
+                // Queries of another set may be far apart, with nothing to find in between.
+                if self.left.is_some()
+                    && self.active(boxes, level, node, &worker.queries, &ranks.bounds) == 0
+                {
+                    continue;
+                }
+            }
+            if level == 0 {
                 self.leaf(worker, boxes.columns(level), node);
             } else {
                 let (below, all) = (node * FAN, boxes.count(level - 1));
@@ -473,7 +530,8 @@ impl<'a, T: Scalar> Worker<'a, T> {
             limit: T::INFINITY,
             floor: T::NAN,
             open: false,
-            seeds: (0, 0),
+            seeds: [(0, 0); PAD],
+            point: BoxOf::new(),
             own: [u32::MAX; PAD],
             reporter: Reporter::new(join.monitor),
             rows: vec![Vec::new(); PAD],

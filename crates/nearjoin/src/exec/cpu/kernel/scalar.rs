@@ -60,10 +60,6 @@ impl<T: Scalar, const FUSED: bool> Vector for Array<T, FUSED> {
         self.zip(other, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
-    unsafe fn without_bits(self, bits: Self) -> Self {
-        self.zip(bits, T::without_bits)
-    }
-    #[inline(always)]
     unsafe fn with_bits(self, bits: Self) -> Self {
         self.zip(bits, T::with_bits)
     }
