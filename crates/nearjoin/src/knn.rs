@@ -221,27 +221,37 @@ impl KnnJoin {
         let sample = |points: Points<'_, T>, of: usize| {
             PointsBuf::from_rows((0..of).map(|at| points.row(spread(at, of, points.len()))))
         };
-        let queries = sample(left, TRIAL_QUERIES.min(left.len()))?;
+        let queries = sample(left, (TRIAL_GROUPS * TRIAL_QUERIES).min(left.len()))?;
+        let queries = queries.as_points();
         let k = self.k.min(TRIAL_K);
         let join = KnnJoin { k, strategy: Strategy::Tree, pad: true, ..self.clone() };
-        let join = KnnJoin { monitor: None, memory_limit: None, ..join };
+        let join = KnnJoin { monitor: None, memory_limit: None, threads: Some(1), ..join };
         let points = [most / 4, most];
         let mut tests = [0.0; 2];
         for (points, tests) in points.iter().zip(&mut tests) {
             let right = sample(right, *points)?;
-            let plan = join.plan(&queries.as_points(), &right.as_points())?;
-            let stats = plan.run(&mut Callback::new(|_: &Block<T>| ControlFlow::Continue(())))?;
-            *tests = stats.distance_tests as f64 / queries.as_points().len() as f64;
+            let right = right.as_points();
+            // The group in the middle: a point far away from all others speaks for itself alone.
+            let mut groups = Vec::new();
+            for first in (0..queries.len()).step_by(TRIAL_QUERIES) {
+                let group = queries.rows(first..queries.len().min(first + TRIAL_QUERIES));
+                let mut ignore = Callback::new(|_: &Block<T>| ControlFlow::Continue(()));
+                let stats = join.plan(&group, &right)?.run(&mut ignore)?;
+                groups.push(stats.distance_tests as f64 / group.len() as f64);
+            }
+            groups.sort_by(f64::total_cmp);
+            *tests = groups[groups.len() / 2];
         }
         Ok(Some(Trial { points, tests, k }))
     }
 }
 
-/// Points of the larger sample on which a tree is tried, coordinates that it has at the most,
-/// queries, and neighbours that they ask for.
-const TRIAL: usize = 4096;
-const TRIAL_COORDINATES: usize = 1 << 20;
-const TRIAL_QUERIES: usize = 128;
+/// Points of the larger sample on which a tree is tried, and coordinates that it has at the
+/// most; groups of queries, queries in each, and neighbours that they ask for.
+const TRIAL: usize = 2048;
+const TRIAL_COORDINATES: usize = 1 << 19;
+const TRIAL_GROUPS: usize = 5;
+const TRIAL_QUERIES: usize = 16;
 const TRIAL_K: usize = 64;
 
 /// A KNN-join that is decided but not run. It borrows the points.

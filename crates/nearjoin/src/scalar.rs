@@ -42,6 +42,9 @@ pub trait Scalar:
     const NAN: Self;
     /// The largest finite number.
     const MAX: Self;
+    /// A distance and a row in one number, whose order is that of neighbours.
+    #[doc(hidden)]
+    type Near: Copy + Ord + Default + Send + Sync;
     /// Low bits of a number that a tag may take the place of.
     #[doc(hidden)]
     const TAG_BITS: u32;
@@ -70,6 +73,12 @@ pub trait Scalar:
     /// The row number that [`from_id`](Scalar::from_id) hid.
     #[doc(hidden)]
     fn as_id(self) -> u32;
+    /// A distance, which is not negative, and a row.
+    #[doc(hidden)]
+    fn near(self, row: u32) -> Self::Near;
+    /// The distance and the row that [`near`](Scalar::near) put together.
+    #[doc(hidden)]
+    fn from_near(near: Self::Near) -> (Self, u32);
     /// The bits of `self` that are not in `bits`.
     #[doc(hidden)]
     fn without_bits(self, bits: Self) -> Self;
@@ -81,7 +90,7 @@ pub trait Scalar:
 }
 
 macro_rules! scalar {
-    ($t:ident, $bits:ident, $tag_bits:literal) => {
+    ($t:ident, $bits:ident, $near:ident, $tag_bits:literal) => {
         impl Scalar for $t {
             const NAME: &'static str = stringify!($t);
             const UNIT_ROUNDOFF: f64 = ($t::EPSILON / 2.0) as f64;
@@ -91,6 +100,7 @@ macro_rules! scalar {
             const ZERO: Self = 0.0;
             const NAN: Self = $t::NAN;
             const MAX: Self = $t::MAX;
+            type Near = $near;
             const TAG_BITS: u32 = $tag_bits;
 
             #[inline(always)]
@@ -138,6 +148,15 @@ macro_rules! scalar {
                 self.to_bits() as u32
             }
             #[inline(always)]
+            fn near(self, row: u32) -> $near {
+                // The bits of numbers that are not negative ascend with them.
+                ($near::from(self.to_bits()) << u32::BITS) | $near::from(row)
+            }
+            #[inline(always)]
+            fn from_near(near: $near) -> (Self, u32) {
+                ($t::from_bits((near >> u32::BITS) as $bits), near as u32)
+            }
+            #[inline(always)]
             fn without_bits(self, bits: Self) -> Self {
                 $t::from_bits(self.to_bits() & !bits.to_bits())
             }
@@ -160,8 +179,8 @@ macro_rules! scalar {
     };
 }
 
-scalar!(f32, u32, 8);
-scalar!(f64, u64, 9);
+scalar!(f32, u32, u64, 8);
+scalar!(f64, u64, u128, 9);
 
 #[cfg(test)]
 mod tests {

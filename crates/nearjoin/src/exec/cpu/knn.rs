@@ -63,7 +63,7 @@ type Action<'a, T> =
     dyn Fn(usize, &mut Worker<'_, T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
-struct Worker<'a, T> {
+struct Worker<'a, T: Scalar> {
     work: Work,
     /// The best as the keys tell them; none for a large k.
     ranks: Option<Ranks<T>>,
@@ -208,7 +208,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         }
         let boxes = self.right.boxes();
         let top = boxes.top();
-        if self.left.is_none() || self.k <= SORTED {
+        if self.left.is_none() {
             self.visit(worker, boxes, top, 0, boxes.count(top));
             return;
         }
@@ -483,7 +483,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             dim: right.dim(),
         };
         worker.work.tests += (FAN * ids.len()) as u64;
-        if self.k <= SORTED {
+        if best.is_sorted() {
             self.kernels.keep(&job, ids, own, &mut best.kept());
             worker.limit = best.limit();
             return;
@@ -501,7 +501,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 let lane = lanes.trailing_zeros() as usize;
                 lanes &= lanes - 1;
                 if ids[lane] != own[query]
-                    && let Some(bound) = best.offer(query, (hits.acc[hit][lane], ids[lane]))
+                    && let Some(bound) = best.offer(query, hits.acc[hit][lane].near(ids[lane]))
                 {
                     bounds[query] = bound;
                 }
@@ -516,9 +516,10 @@ impl<'a, T: Scalar> Worker<'a, T> {
         Worker {
             work: Work::default(),
             ranks: (join.k <= SORTED && join.prune).then(|| Ranks::new(join.k)),
-            best: match join.sieve {
-                Some(_) => Best::collecting(join.k),
-                None => Best::new(join.k),
+            // Queries of another set are looked at one by one, and so are their best.
+            best: match join.sieve.is_some() || join.left.is_some() {
+                true => Best::collecting(join.k),
+                false => Best::new(join.k),
             },
             sifter: Sifter::new(join.k),
             way: Way::Best,

@@ -9,16 +9,13 @@ pub(crate) const SORTED: usize = 64;
 /// A position that is far from every other.
 pub(crate) const NOBODY: usize = usize::MAX / 2;
 
-/// A candidate: its accumulated distance, and its row.
-pub(crate) type Near<T> = (T, u32);
-
 /// The k best candidates of 16 queries.
 ///
 /// Few are kept in ascending order by the kernel, which shifts each new one to its place in
 /// all lanes at once. Many are appended; when twice as many (or 16 more) have come together, the k best of
 /// them are selected and the others dropped: a constant amount of work for each, whatever k
 /// is.
-pub(crate) struct Best<T> {
+pub(crate) struct Best<T: Scalar> {
     k: usize,
     /// Whether few are kept in order.
     sorted: bool,
@@ -29,7 +26,7 @@ pub(crate) struct Best<T> {
     acc: Vec<T>,
     ids: Vec<u32>,
     /// Those of query q from `room · q` on, and how many.
-    many: Vec<Near<T>>,
+    many: Vec<T::Near>,
     len: [usize; PAD],
     /// The largest row among those in the last place, where it is known.
     last: Option<u32>,
@@ -51,7 +48,7 @@ impl<T: Scalar> Best<T> {
 
     /// Bytes of the collected best of 16 queries.
     pub(crate) fn collected_bytes(k: usize) -> usize {
-        Self::room(k) * PAD * size_of::<Near<T>>()
+        Self::room(k) * PAD * size_of::<T::Near>()
     }
 
     fn room(k: usize) -> usize {
@@ -66,7 +63,7 @@ impl<T: Scalar> Best<T> {
             queries: 0,
             acc: vec![T::INFINITY; few * PAD],
             ids: vec![u32::MAX; few * PAD],
-            many: vec![(T::ZERO, 0); many * PAD],
+            many: vec![T::Near::default(); many * PAD],
             len: [0; PAD],
             last: None,
         }
@@ -86,6 +83,11 @@ impl<T: Scalar> Best<T> {
         }
     }
 
+    /// Whether few are kept in order, by a kernel.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
     /// The largest row in the k-th place of any query: a candidate as far as all of these, with
     /// a larger row, is among the best of none.
     pub(crate) fn last_row(&mut self) -> u32 {
@@ -100,7 +102,7 @@ impl<T: Scalar> Best<T> {
                 let many = &mut self.many[query * self.room..][..self.len[query]];
                 match many.len() < self.k {
                     true => u32::MAX,
-                    false => many.select_nth_unstable_by(self.k - 1, order).1.1,
+                    false => T::from_near(*many.select_nth_unstable(self.k - 1).1).1,
                 }
             };
             (0..self.queries).map(last).fold(0, u32::max)
@@ -123,7 +125,7 @@ impl<T: Scalar> Best<T> {
     /// Takes a candidate, where many are kept. Returns the new bound, if there is one:
     /// nothing farther can be among the k best.
     #[inline(always)]
-    pub(crate) fn offer(&mut self, query: usize, near: Near<T>) -> Option<T> {
+    pub(crate) fn offer(&mut self, query: usize, near: T::Near) -> Option<T> {
         self.last = None;
         let (len, room) = (self.len[query], self.room);
         let many = &mut self.many[query * room..][..room];
@@ -131,14 +133,14 @@ impl<T: Scalar> Best<T> {
         self.len[query] = len + 1;
         if len + 1 == self.k {
             // The first k: the farthest of them is a bound already.
-            return many[..=len].iter().map(|near| near.0).reduce(larger);
+            return many[..=len].iter().max().map(|&near| T::from_near(near).0);
         }
         if len + 1 < room {
             return None;
         }
         self.len[query] = self.k;
-        let (_, last, _) = many.select_nth_unstable_by(self.k - 1, order);
-        Some(last.0)
+        let (_, last, _) = many.select_nth_unstable(self.k - 1);
+        Some(T::from_near(*last).0)
     }
 
     /// Takes out the best of a query in ascending order: rows and accumulated distances.
@@ -156,10 +158,13 @@ impl<T: Scalar> Best<T> {
             return;
         }
         let many = &mut self.many[query * self.room..][..self.len[query]];
-        many.sort_unstable_by(order);
-        let best = &many[..many.len().min(self.k)];
-        ids.extend(best.iter().map(|near| near.1));
-        acc.extend(best.iter().map(|near| near.0));
+        if many.len() > self.k {
+            many.select_nth_unstable(self.k);
+        }
+        let best = &mut many[..self.len[query].min(self.k)];
+        best.sort_unstable();
+        ids.extend(best.iter().map(|&near| T::from_near(near).1));
+        acc.extend(best.iter().map(|&near| T::from_near(near).0));
     }
 }
 
@@ -269,7 +274,7 @@ impl<T: Scalar> Ranks<T> {
             let mut place = ids.len();
             ids.push(near.1);
             acc.push(near.0);
-            while place > 0 && order(&near, &(acc[place - 1], ids[place - 1])).is_lt() {
+            while place > 0 && near.0.near(near.1) < acc[place - 1].near(ids[place - 1]) {
                 ids.swap(place, place - 1);
                 acc.swap(place, place - 1);
                 place -= 1;
@@ -287,10 +292,6 @@ fn larger<T: Scalar>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-fn order<T: Scalar>(a: &Near<T>, b: &Near<T>) -> core::cmp::Ordering {
-    a.0.partial_cmp(&b.0).unwrap_or(core::cmp::Ordering::Equal).then(a.1.cmp(&b.1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn the_best_of_many_with_ties() {
         for k in [65, 100, 500] {
-            let all: Vec<Near<f32>> = (0..3000u32)
+            let all: Vec<(f32, u32)> = (0..3000u32)
                 .map(|i| ((i * 37 % 101) as f32, i.wrapping_mul(7919) % 3001))
                 .collect();
             let mut best = Best::new(k);
@@ -307,11 +308,11 @@ mod tests {
                 let mut bound = f32::INFINITY;
                 for &near in &all {
                     if near.0 <= bound {
-                        bound = best.offer(1, near).unwrap_or(bound);
+                        bound = best.offer(1, near.0.near(near.1)).unwrap_or(bound);
                     }
                 }
                 let mut expected = all.clone();
-                expected.sort_unstable_by(order);
+                expected.sort_unstable_by_key(|near| near.0.near(near.1));
                 expected.truncate(k);
                 let (mut ids, mut acc) = (Vec::new(), Vec::new());
                 best.finish(1, &mut ids, &mut acc);

@@ -145,7 +145,7 @@ pub(crate) struct Search<'a, T> {
 }
 
 /// What a thread keeps from unit to unit.
-pub(crate) struct Sifter<T> {
+pub(crate) struct Sifter<T: Scalar> {
     k: usize,
     /// The best of each block of a unit.
     best: Vec<Best<T>>,
@@ -240,7 +240,7 @@ impl<T: Scalar> Sifter<T> {
                 search.kernels.distances(search.right, row, &self.ids, &mut self.distances);
                 for (&acc, &id) in self.distances.iter().zip(&self.ids) {
                     if acc <= search.cap
-                        && let Some(bound) = self.best[block].offer(q, (acc, id))
+                        && let Some(bound) = self.best[block].offer(q, acc.near(id))
                     {
                         self.limits[block][q] = search.sieve.limit(bound);
                     }
