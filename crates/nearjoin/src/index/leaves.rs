@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::boxes::{BoxOf, Boxes, FAN};
 use super::layout::extent;
 use crate::error::Result;
+use crate::exec::cpu::kernel::NodeJob;
 use crate::memory::Buffer;
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -64,11 +65,6 @@ impl<T: Scalar> Leaves<T> {
         &self.ids[..self.len]
     }
 
-    /// The same with what stands behind them.
-    pub(crate) fn padded_ids(&self) -> &[u32] {
-        &self.ids
-    }
-
     /// The coordinates of all leaves: `16 · dim` elements each, a column after the other.
     pub(crate) fn coords(&self) -> &[T] {
         &self.coords
@@ -81,6 +77,24 @@ impl<T: Scalar> Leaves<T> {
 
     pub(crate) fn boxes(&self) -> &Boxes<T> {
         &self.boxes
+    }
+
+    /// The leaves of a block of level 1, beside 16 queries: a column of 16 per dimension.
+    pub(crate) fn node_job<'a>(&'a self, queries: &'a [T], node: usize) -> NodeJob<'a, T> {
+        let (lo, hi, box_stride) = self.boxes.columns(0);
+        let first = node * FAN * FAN;
+        NodeJob {
+            coords: &self.coords,
+            ids: &self.ids,
+            first,
+            len: (self.len - first).min(FAN * FAN),
+            lo,
+            hi,
+            box_stride,
+            node: node * FAN,
+            queries,
+            dim: self.dim,
+        }
     }
 
     /// The least row of a block of a level.

@@ -78,10 +78,8 @@ fn split<T: Scalar, const D: usize>(records: &mut [Record<T, D>]) {
     let left = 1usize << (usize::BITS - 1 - (leaves - 1).leading_zeros());
     let axis = widest(records);
     let middle = left * FAN;
-    records.select_nth_unstable_by(middle, |a, b| {
-        let (x, y) = (a.coords[axis], b.coords[axis]);
-        // Coordinates are finite, so they compare.
-        x.partial_cmp(&y).unwrap_or(core::cmp::Ordering::Equal).then(a.id.cmp(&b.id))
+    records.select_nth_unstable_by_key(middle, |record| {
+        u128::from(record.coords[axis].order_bits()) << 32 | u128::from(record.id)
     });
     let parallel = records.len() > PARALLEL;
     let (low, high) = records.split_at_mut(middle);

@@ -241,6 +241,87 @@ fn coordinates_whose_squares_overflow() {
     }
 }
 
+/// Trees of four levels, and lists of every length that is kept in another way.
+fn deep_trees<T: Scalar>() {
+    for (data, dim) in
+        [(Data::Uniform, 2), (Data::Exponential, 4), (Data::Clustered, 3), (Data::Lattice, 3)]
+    {
+        let points = data.points::<T>(4500, dim, 21);
+        let points = points.as_points();
+        for k in [8, 33, 65] {
+            let expected = truth(&points, None, k, Metric::L2, false);
+            for strategy in Strategy::KNN {
+                let join = KnnJoin::new(k).strategy(*strategy);
+                let context = format!("{data:?} {} k={k} {strategy}", T::NAME);
+                check(&join, &points, None, &expected, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn deep_trees_in_f64() {
+    deep_trees::<f64>();
+}
+
+#[test]
+fn deep_trees_in_f32() {
+    deep_trees::<f32>();
+}
+
+#[test]
+fn a_set_and_its_copy_are_two_sets() {
+    for data in [Data::Uniform, Data::Lattice] {
+        let points = data.points::<f64>(500, 2, 6);
+        let points = points.as_points();
+        for k in [1, 3, 66] {
+            let expected = truth(&points, Some(&points), k, Metric::L2, false);
+            for strategy in Strategy::KNN {
+                let join = KnnJoin::new(k).strategy(*strategy);
+                let context = format!("{data:?} k={k} {strategy}");
+                check(&join, &points, Some(&points), &expected, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_few_queries_far_apart_and_far_outside() {
+    let right = Data::Clustered.points::<f64>(9000, 3, 2);
+    let right = right.as_points();
+    let mut few: Vec<f64> = (0..60).map(|row| right.row(row * 150)[row % 3] * 1.01).collect();
+    few.extend([1e6, -1e6, 0.0, -3e9, 0.0, 5.0]);
+    let left = Points::new(&few, 3).unwrap();
+    for k in [1, 20, 100] {
+        let expected = truth(&left, Some(&right), k, Metric::L2, false);
+        for strategy in Strategy::KNN {
+            let context = format!("k={k} {strategy}");
+            check(&KnnJoin::new(k).strategy(*strategy), &left, Some(&right), &expected, &context);
+        }
+    }
+}
+
+/// At 1e-165 and less all squares, or the small ones among them, are 0: neighbours are as the
+/// arithmetic has them.
+#[test]
+fn scales_at_the_ends_of_the_range() {
+    let points = Data::Uniform.points::<f64>(700, 3, 8);
+    for scale in [1e-320, 1e-200, 1e-165, 1e-30, 1e30, 1e151, 1e153, 1e300] {
+        let scaled: Vec<f64> = points.as_points().as_slice().iter().map(|x| x * scale).collect();
+        let points = Points::new(&scaled, 3).unwrap();
+        for metric in Metric::ALL {
+            for k in [4, 70] {
+                let expected = truth(&points, None, k, metric, false);
+                for strategy in Strategy::KNN {
+                    let join = KnnJoin::new(k).metric(metric).strategy(*strategy);
+                    let context = format!("{scale:e} {metric} k={k} {strategy}");
+                    check(&join, &points, None, &expected, &context);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_questions_are_refused() {
     let points = Points::new(&[0.0, 1.0, 2.0], 1).unwrap();

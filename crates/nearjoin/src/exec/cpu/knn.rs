@@ -273,7 +273,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         for seed in 0..seeds.min(found) {
             for query in 0..block.len() {
                 let (leaf, (node, leaves)) = (order[query][seed], &mut worker.seeds[query]);
-                let job = self.node_job(queries, boxes, *node);
+                let job = self.right.node_job(queries, *node);
                 if job.leaves() >> leaf & 1 == 1 {
                     *leaves |= 1 << leaf;
                     self.rank(&job, query, 1 << leaf, ranks);
@@ -337,30 +337,6 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         }
     }
 
-    /// Up to 16 leaves, beside the queries of a block.
-    fn node_job<'b>(
-        &'b self,
-        queries: &'b [T],
-        boxes: &'b Boxes<T>,
-        node: usize,
-    ) -> NodeJob<'b, T> {
-        let right = &self.right;
-        let (lo, hi, box_stride) = boxes.columns(0);
-        let first = node * FAN * FAN;
-        NodeJob {
-            coords: right.coords(),
-            first,
-            ids: right.padded_ids(),
-            len: (right.len() - first).min(FAN * FAN),
-            lo,
-            hi,
-            box_stride,
-            node: node * FAN,
-            queries,
-            dim: right.dim(),
-        }
-    }
-
     /// Which queries a block of a level may hold neighbours of.
     fn active(
         &self,
@@ -379,7 +355,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// Notes the candidates of up to 16 leaves, query by query.
     fn node(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, node: usize) {
         let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
-        let job = self.node_job(queries, boxes, node);
+        let job = self.right.node_job(queries, node);
         let all = job.leaves();
         let mut active = match boxes.top() {
             0 => u32::from(u16::MAX),

@@ -262,22 +262,30 @@ impl<T: Scalar> Ranks<T> {
 
     /// Takes out the best of a query in ascending order: rows and accumulated distances.
     pub(crate) fn finish(&self, query: usize, ids: &mut Vec<u32>, acc: &mut Vec<T>) {
-        ids.clear();
-        acc.clear();
-        for rank in 0..self.k {
+        ids.resize(self.k, 0);
+        acc.resize(self.k, T::ZERO);
+        let mut len = 0;
+        let mut in_order = true;
+        let mut before = T::ZERO.near(0);
+        for (rank, (id, acc)) in ids.iter_mut().zip(acc.iter_mut()).enumerate() {
             if Self::is_none(self.keys[rank * PAD + query]) {
                 break;
             }
             let at = self.note(rank, query);
-            let near = (self.acc[at], self.ids[at]);
-            // Almost always the last; not where keys differ in their tags alone.
-            let mut place = ids.len();
-            ids.push(near.1);
-            acc.push(near.0);
-            while place > 0 && near.0.near(near.1) < acc[place - 1].near(ids[place - 1]) {
-                ids.swap(place, place - 1);
-                acc.swap(place, place - 1);
-                place -= 1;
+            (*acc, *id) = (self.acc[at], self.ids[at]);
+            let near = acc.near(*id);
+            in_order &= before <= near;
+            before = near;
+            len = rank + 1;
+        }
+        ids.truncate(len);
+        acc.truncate(len);
+        if !in_order {
+            // Keys that differ in their tags alone.
+            let mut all: Vec<_> = acc.iter().zip(&*ids).map(|(acc, &id)| acc.near(id)).collect();
+            all.sort_unstable();
+            for ((acc, id), near) in acc.iter_mut().zip(ids).zip(all) {
+                (*acc, *id) = T::from_near(near);
             }
         }
     }
@@ -295,6 +303,10 @@ fn larger<T: Scalar>(a: T, b: T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::cpu::kernel::{NearestKernels, SimdLevel};
+    use crate::index::{Leaves, order};
+    use crate::metric::Metric;
+    use crate::points::Points;
 
     #[test]
     fn the_best_of_many_with_ties() {
@@ -320,6 +332,48 @@ mod tests {
                 assert_eq!(found, expected, "{k} {round}");
                 best.finish(0, &mut ids, &mut acc);
                 assert!(ids.is_empty() && acc.is_empty());
+            }
+        }
+    }
+
+    /// Candidates that come nearer and nearer use up the tags many times.
+    fn ever_nearer<T: Scalar>(level: SimdLevel, k: usize) {
+        let points: Vec<T> = (0..4096).map(|i| T::from_f64(f64::from(5000 - i))).collect();
+        let points = Points::new(&points, 1).unwrap();
+        let leaves = Leaves::new(points, order::identity(points.len()).unwrap()).unwrap();
+        let kernels = NearestKernels::<T>::new(level, Metric::L2, 1);
+        let queries: Vec<T> = (0..16).map(|q| T::from_f64(f64::from(q) * 0.25)).collect();
+        let mut ranks = Ranks::new(k);
+        ranks.clear(16, T::INFINITY, NOBODY);
+        for node in 0..16 {
+            let job = leaves.node_job(&queries, node);
+            for query in 0..16 {
+                let mut left = job.leaves();
+                while left != 0 {
+                    left = kernels.rank(&job, query, left, &mut ranks);
+                    kernels.merge(&mut ranks, query - query % kernels.lanes());
+                    if !ranks.has_tags(query) {
+                        ranks.compact(query);
+                    }
+                }
+            }
+        }
+        assert!(!ranks.is_open(16, T::INFINITY));
+        let (mut ids, mut acc) = (Vec::new(), Vec::new());
+        for (query, x) in queries.iter().enumerate() {
+            ranks.finish(query, &mut ids, &mut acc);
+            assert!(ids.iter().copied().eq((4096 - k as u32..4096).rev()), "{level} {k} {query}");
+            let nearest = points.row(4095)[0].sub(*x);
+            assert!(acc[0] == nearest.mul(nearest), "{level} {k} {query}");
+        }
+    }
+
+    #[test]
+    fn tags_are_used_again() {
+        for &level in SimdLevel::ALL.iter().filter(|level| level.is_available()) {
+            for k in [1, 8, 9, 32, 33, 64] {
+                ever_nearer::<f32>(level, k);
+                ever_nearer::<f64>(level, k);
             }
         }
     }

@@ -107,19 +107,21 @@ impl<T: Scalar> Sieve<T> {
     ///
     /// With the error of the coordinates, the distance is at most its true value plus `error`;
     /// the steps of the lanes, and those of the deciding arithmetic, add a factor of at most
-    /// `1 + (dim + 3)u` each, and one underflow each.
+    /// `1 + (dim + 3)u` each, and one underflow each: squares of the deciding arithmetic may
+    /// vanish that, with the scale of the lanes, do not.
     fn limit(&self, bound: T) -> f32 {
-        let rounding = 1.0 + 4.0 * (self.dim as f64 + 8.0) * f64::from(f32::EPSILON) / 2.0;
+        let dim = self.dim as f64;
+        let rounding = 1.0 + 4.0 * (dim + 8.0) * f64::from(f32::EPSILON) / 2.0;
         let (scale, bound) = (self.convert.scale, bound.to_f64());
         let distance = match self.metric {
-            Metric::L2 => bound.sqrt() * scale + self.error,
+            Metric::L2 => (bound + 2.0 * dim * T::SMALLEST).sqrt() * scale + self.error,
             Metric::L1 | Metric::Linf => bound * scale + self.error,
         };
         let limit = match self.metric {
             Metric::L2 => distance * distance * rounding,
             Metric::L1 | Metric::Linf => distance * rounding,
         };
-        ((limit + 8.0 * self.dim as f64 * f32::SMALLEST) as f32).next_up()
+        ((limit + 8.0 * dim * f32::SMALLEST) as f32).next_up()
     }
 }
 
@@ -245,6 +247,52 @@ impl<T: Scalar> Sifter<T> {
                         self.limits[block][q] = search.sieve.limit(bound);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::order;
+    use crate::summary::extents;
+
+    /// What the lanes get of a pair is never more than the limit of its distance.
+    #[test]
+    fn the_limit_covers_all_rounding() {
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        for (scale, offset) in
+            [(1.0, 0.0), (1.0, 1e9), (1e-9, 1.0), (1e150, 0.0), (1e-170, 0.0), (1e-310, 0.0)]
+        {
+            for dim in [1, 3, 40] {
+                let data: Vec<f64> = (0..32 * dim).map(|_| offset + scale * random()).collect();
+                let points = Points::new(&data, dim).unwrap();
+                let leaves = Leaves::new(points, order::identity(32).unwrap()).unwrap();
+                for metric in [Metric::L2, Metric::L1, Metric::Linf] {
+                    let sieve = Sieve::new(&leaves, metric, &extents(points)).unwrap();
+                    check(&sieve, points, metric);
+                }
+            }
+        }
+    }
+
+    fn check(sieve: &Sieve<f64>, points: Points<'_, f64>, metric: Metric) {
+        use crate::metric::Threshold;
+        let (dim, threshold) = (points.dimension(), Threshold::<f64>::new(metric, 1.0).unwrap());
+        let lane = |row: usize, j: usize| sieve.coords[row / FAN * FAN * dim + j * FAN + row % FAN];
+        for a in 0..points.len() {
+            for b in 0..points.len() {
+                let pair = points.row(a).iter().copied().zip(points.row(b).iter().copied());
+                let (left, right): (Vec<f64>, Vec<f64>) = pair.unzip();
+                let bound = threshold.accumulate(left, right);
+                let seen = (0..dim)
+                    .fold(0f32, |acc, j| Threshold::step(metric, acc, lane(a, j), lane(b, j)));
+                assert!(seen <= sieve.limit(bound), "{metric}: {seen:e} for {bound:e}");
             }
         }
     }
