@@ -80,7 +80,7 @@ pub enum Error {
         /// The strategy that was named.
         strategy: crate::Strategy,
         /// The strategies that can be named.
-        known: &'static str,
+        known: &'static [crate::Strategy],
     },
     /// There are fewer points than neighbours asked for.
     TooFewPoints {
@@ -178,6 +178,8 @@ impl fmt::Display for Error {
                 write!(f, "{name} = {value} is out of range: it must be {allowed}")
             }
             Error::Strategy { strategy, known } => {
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+                let known = known.join(", ");
                 write!(f, "the strategy {strategy} is not for this join: choose one of {known}")
             }
             Error::TooFewPoints { k, points } => write!(

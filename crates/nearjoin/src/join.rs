@@ -194,7 +194,7 @@ impl EpsJoin {
     fn check_options(&self) -> Result<()> {
         check_device(self.device)?;
         if !Strategy::EPSILON.contains(&self.strategy) {
-            let known = "auto, brute, directory, grid, ego";
+            let known = Strategy::EPSILON;
             return Err(Error::Strategy { strategy: self.strategy, known });
         }
         check_threads(self.threads)?;

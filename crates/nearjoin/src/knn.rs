@@ -161,7 +161,8 @@ impl KnnJoin {
         Threshold::<T>::new(self.metric, self.max_distance.unwrap_or(0.0))?;
         check_device(self.device)?;
         if !Strategy::KNN.contains(&self.strategy) {
-            return Err(Error::Strategy { strategy: self.strategy, known: "auto, brute, tree" });
+            let known = Strategy::KNN;
+            return Err(Error::Strategy { strategy: self.strategy, known });
         }
         check_threads(self.threads)?;
         if self.k == 0 {
