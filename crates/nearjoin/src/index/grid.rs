@@ -54,7 +54,7 @@ impl Axis {
 
     /// The cell of a coordinate; coordinates beyond the ends belong to the end cells.
     #[inline(always)]
-    fn cell(&self, x: f64) -> u64 {
+    pub(super) fn cell(&self, x: f64) -> u64 {
         let place = (x - self.origin) * self.per_unit;
         place.clamp(0.0, (self.cells - 1) as f64) as i64 as u64
     }
@@ -80,7 +80,7 @@ impl Shape {
     }
 
     /// The cells of the first rows of `data`, axis by axis: short loops that vectorise.
-    fn fill_cells<T: Scalar>(&self, data: &[T], dim: usize, cells: &mut [u32]) {
+    pub(super) fn fill_cells<T: Scalar>(&self, data: &[T], dim: usize, cells: &mut [u32]) {
         cells.fill(0);
         for axis in &self.axes {
             let (along, last) = (axis.cells as u32, (axis.cells - 1) as f64);

@@ -8,11 +8,13 @@ pub(crate) mod grid;
 pub(crate) mod layout;
 pub(crate) mod leaves;
 pub(crate) mod order;
+pub(crate) mod rings;
 pub(crate) mod tree;
 
 pub(crate) use boxes::{BoxOf, Boxes, Prune};
 pub(crate) use layout::Layout;
 pub(crate) use leaves::Leaves;
+pub(crate) use rings::Rings;
 
 use core::ops::Range;
 
