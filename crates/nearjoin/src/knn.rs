@@ -9,7 +9,7 @@ use crate::exec::cpu::kernel::{Kernels, NearestKernels, SimdLevel};
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::cpu::pool::Pool;
 use crate::exec::cpu::sieve::Sieve;
-use crate::index::{Leaves, order, tree};
+use crate::index::{Leaves, Rings, order, rings, tree};
 use crate::join::{Estimate, check_device, check_threads};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
@@ -83,8 +83,9 @@ impl KnnJoin {
         self
     }
 
-    /// How to find candidates: [`Strategy::Tree`], [`Strategy::Brute`] or [`Strategy::Auto`].
-    /// Default: [`Strategy::Auto`].
+    /// How to find candidates: one of [`Strategy::KNN`]. [`Strategy::Tree`] copes with points of
+    /// every kind; [`Strategy::Grid`] is for points spread evenly in one to three dimensions;
+    /// [`Strategy::Brute`] compares all. Default: [`Strategy::Auto`].
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
@@ -354,20 +355,29 @@ impl<T: Scalar> KnnPlan<'_, T> {
         Ok(stats)
     }
 
-    /// Puts the points in the order of a tree, or leaves them as they are, and boxes them.
+    /// Puts the points in the order of a tree or of a grid, or leaves them as they are, and
+    /// boxes them.
     fn index(&self) -> Result<CpuKnn<'_, T>> {
-        let brute = self.decision.strategy == Strategy::Brute;
-        let leaves = |points: Points<'_, T>| {
-            let ids = match brute {
-                true => order::identity(points.len()),
-                false => tree::sort(points, &extents(points)),
-            };
-            Leaves::new(points, ids?)
+        let strategy = self.decision.strategy;
+        let brute = strategy == Strategy::Brute;
+        let sort = |points: Points<'_, T>| match strategy {
+            Strategy::Brute => order::identity(points.len()),
+            // A grid of its own: blocks are compact however many points the other side has.
+            Strategy::Grid => rings::sort(points, &extents(points)),
+            _ => tree::sort(points, &extents(points)),
         };
-        let right = leaves(self.right.unwrap_or(self.left))?;
-        let left = self.right.map(|_| leaves(self.left)).transpose()?;
-        let (metric, dim) = (self.options.metric, self.left.dimension());
         let sides = (self.left, self.right.unwrap_or(self.left));
+        let (rings, ids) = match strategy {
+            Strategy::Grid => {
+                let (rings, ids) = Rings::new(sides.1, &extents(sides.1))?;
+                (Some(rings), ids)
+            }
+            _ => (None, sort(sides.1)?),
+        };
+        let right = Leaves::new(sides.1, ids)?;
+        let left = |_| Leaves::new(self.left, sort(self.left)?);
+        let left = self.right.map(left).transpose()?;
+        let (metric, dim) = (self.options.metric, self.left.dimension());
         let sieve = match brute {
             true => Some(Sieve::new(&right, metric, &both(&extents(sides.0), &extents(sides.1)))?),
             false => None,
@@ -388,6 +398,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
                 Some(_) => self.threshold.bound,
                 None => T::INFINITY,
             },
+            rings,
             prune: !brute,
             monitor: self.options.monitor.as_ref(),
             expected_tests: self.decision.tests() as u64,

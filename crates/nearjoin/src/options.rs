@@ -16,7 +16,8 @@ pub enum Strategy {
     Brute,
     /// The quantile directory: levels of equal parts, one dimension each.
     Directory,
-    /// Cells of ε, the non-empty ones only.
+    /// Cells of ε, the non-empty ones only; for KNN-joins cells of about sixteen points, ring
+    /// after ring around the query.
     Grid,
     /// ε-grid order and a recursive join over boxes (Super-EGO).
     Ego,
@@ -29,7 +30,8 @@ impl Strategy {
     pub const EPSILON: &'static [Strategy] =
         &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
     /// The strategies of KNN-joins.
-    pub const KNN: &'static [Strategy] = &[Strategy::Auto, Strategy::Brute, Strategy::Tree];
+    pub const KNN: &'static [Strategy] =
+        &[Strategy::Auto, Strategy::Brute, Strategy::Grid, Strategy::Tree];
 }
 
 /// Whether each pair of a self-join is tested once or from both sides, for sinks that

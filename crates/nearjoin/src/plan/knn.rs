@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::Budget;
 use super::estimate::ball;
+use crate::index::rings;
 use crate::metric::Metric;
 use crate::options::Strategy;
 use crate::stats::bytes;
@@ -18,6 +19,8 @@ const RANK: f64 = 10.0;
 /// The same for a candidate that goes through the sieve.
 const SIFT: f64 = 0.25;
 const SIFT_PER_DIM: f64 = 0.043;
+/// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
+const GRID: f64 = 1.3;
 
 /// What is asked, as far as the decision depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +72,15 @@ impl Decision {
         let per_query = ORDER + ORDER_PER_DIM * dim + RANK * question.k as f64;
         let tree = (Strategy::Tree, tests, tests * (TEST + TEST_PER_DIM * dim) + per_query);
         let brute = (Strategy::Brute, all, all * (SIFT + SIFT_PER_DIM * dim));
-        let mut alternatives = vec![tree, brute];
+        // A grid is ordered faster than a tree and searched more slowly, if the points are spread
+        // evenly, and much more slowly if not. Nothing here tells, so it is never the cheaper one.
+        let tests = grid_tests(question).max(GRID * tests);
+        let grid = (Strategy::Grid, tests, tests * (TEST + TEST_PER_DIM * dim) + per_query);
+        let mut alternatives = vec![tree, grid, brute];
         alternatives.sort_by(|a, b| a.2.total_cmp(&b.2));
         let named = wanted != Strategy::Auto;
         let strategy = if named { wanted } else { alternatives[0].0 };
-        let budget = Budget::new(memory_limit, index_bytes(question));
+        let budget = Budget::new(memory_limit, index_bytes(question, strategy, threads));
         Decision { strategy, named, question: *question, alternatives, threads, budget }
     }
 
@@ -87,6 +94,11 @@ impl Decision {
     pub(crate) fn shape(&self) -> Vec<String> {
         vec![match self.strategy {
             Strategy::Brute => "every point is a candidate".into(),
+            Strategy::Grid => {
+                let cells = (self.question.points.1 / rings::PER_CELL).max(1);
+                let axes = self.question.dim.min(rings::AXES);
+                format!("{cells} cells of {} points, along {axes} axes", rings::PER_CELL)
+            }
             _ => format!("{} leaves of 16 points", self.question.points.1.div_ceil(16)),
         }]
     }
@@ -129,13 +141,32 @@ fn tree_tests(question: &Question) -> f64 {
     (16.0 * leaves).min(all)
 }
 
+/// The same in a grid, if the points are spread evenly: those in the cells near a query. It has
+/// few axes, so that in many dimensions a cell is narrow along some and as wide as all points
+/// along the others.
+fn grid_tests(question: &Question) -> f64 {
+    let (dim, all) = (question.dim as f64, question.points.1.max(1) as f64);
+    let axes = dim.min(rings::AXES as f64);
+    // Both in parts of the extent.
+    let cell = (rings::PER_CELL as f64 / all).powf(1.0 / axes);
+    let radius = (question.k as f64 / ball(question.metric, dim) / all).powf(1.0 / dim);
+    (GRID * all * (cell + 2.0 * radius).powf(axes)).min(all)
+}
+
 /// Bytes that the index takes while it is built: the points in order with their boxes and ids,
-/// and a record for each while they are sorted.
-fn index_bytes(question: &Question) -> u64 {
+/// and while they are sorted a record for each, or its cell and the counts of the cells.
+fn index_bytes(question: &Question, strategy: Strategy, threads: usize) -> u64 {
     let points = question.points.1 + if question.is_self { 0 } else { question.points.0 };
     let point = question.dim * question.width;
-    let record = (question.dim.min(8) * question.width + 4).next_multiple_of(question.width);
-    points as u64 * (point + point / 7 + 1 + 4 + record) as u64
+    let order = match strategy {
+        // Beside the cells of the points: where each cell begins, and per thread how many it
+        // has and which leaves it saw; the coordinates of up to as many slices, in eight parts.
+        Strategy::Grid => {
+            4 + 1 + threads.min(32).div_ceil(4) + threads.div_ceil(32) + 2 * question.width
+        }
+        _ => (question.dim.min(8) * question.width + 4).next_multiple_of(question.width),
+    };
+    points as u64 * (point + point / 7 + 1 + 4 + order) as u64
 }
 
 impl fmt::Display for Decision {

@@ -27,6 +27,9 @@ const DISTRIBUTIONS: [Data; 13] = [
     Data::Piles,
 ];
 
+/// Every strategy that can be named but `auto`, which is one of them.
+const NAMED: [Strategy; 3] = [Strategy::Brute, Strategy::Grid, Strategy::Tree];
+
 /// Rows of ids with the bits of their distances.
 type Rows = Vec<Vec<(u32, u64)>>;
 
@@ -148,7 +151,7 @@ fn odd_sizes_and_many_dimensions() {
             let points = points.as_points();
             for k in [1, 3, 64, 65] {
                 let expected = truth(&points, None, k, Metric::L2, false);
-                for strategy in [Strategy::Tree, Strategy::Brute] {
+                for strategy in NAMED {
                     let join = KnnJoin::new(k).strategy(strategy).pad(true).threads(1);
                     check(
                         &join,
@@ -191,8 +194,10 @@ fn a_point_is_its_own_neighbour_only_if_asked() {
         let points = points.as_points();
         for k in [1, 4, 70] {
             let expected = truth(&points, None, k, Metric::L2, true);
-            let join = KnnJoin::new(k).include_self(true);
-            check(&join, &points, None, &expected, &format!("{data:?} k={k}"));
+            for strategy in NAMED {
+                let join = KnnJoin::new(k).include_self(true).strategy(strategy);
+                check(&join, &points, None, &expected, &format!("{data:?} k={k} {strategy}"));
+            }
         }
     }
 }
@@ -212,13 +217,16 @@ fn the_same_on_any_number_of_threads() {
     let points = Data::Exponential.points::<f64>(20_000, 3, 9);
     let points = points.as_points();
     for k in [7, 100] {
-        let run = |threads| {
+        let run = |strategy, threads| {
             let mut neighbors = Neighbors::new();
-            let plan = KnnJoin::new(k).threads(threads).plan_self(&points).unwrap();
-            plan.run(&mut neighbors).unwrap();
+            let join = KnnJoin::new(k).strategy(strategy).threads(threads);
+            join.plan_self(&points).unwrap().run(&mut neighbors).unwrap();
             neighbors
         };
-        assert!(run(1) == run(3), "k={k}");
+        let one = run(Strategy::Tree, 1);
+        for (strategy, threads) in [(Strategy::Tree, 3), (Strategy::Grid, 1), (Strategy::Grid, 3)] {
+            assert!(one == run(strategy, threads), "k={k} {strategy} {threads}");
+        }
     }
 }
 
@@ -228,7 +236,10 @@ fn a_k_of_thousands() {
     let points = points.as_points();
     let few = points.rows(0..40);
     let expected = truth(&few, Some(&points), 2500, Metric::L2, false);
-    check(&KnnJoin::new(2500), &few, Some(&points), &expected, "k=2500");
+    for strategy in NAMED {
+        let join = KnnJoin::new(2500).strategy(strategy);
+        check(&join, &few, Some(&points), &expected, &format!("k=2500 {strategy}"));
+    }
 }
 
 #[test]
@@ -237,7 +248,124 @@ fn coordinates_whose_squares_overflow() {
     let points = Points::new(&data, 1).unwrap();
     for k in [2, 5] {
         let expected = truth(&points, None, k, Metric::L2, false);
-        check(&KnnJoin::new(k), &points, None, &expected, &format!("k={k}"));
+        for strategy in NAMED {
+            let join = KnnJoin::new(k).strategy(strategy);
+            check(&join, &points, None, &expected, &format!("k={k} {strategy}"));
+        }
+    }
+    // Enough of them for a grid; differences overflow too.
+    let number = |i: u32| f64::from(i * 7919 % 1009) / 504.5 - 1.0;
+    let data: Vec<f64> = (0..600).map(|i| number(i) * 1.7e308).collect();
+    let points = Points::new(&data, 2).unwrap();
+    for metric in Metric::ALL {
+        let expected = truth(&points, None, 5, metric, false);
+        for strategy in NAMED {
+            let join = KnnJoin::new(5).metric(metric).strategy(strategy);
+            check(&join, &points, None, &expected, &format!("{metric} {strategy}"));
+        }
+    }
+}
+
+/// Points enough for many cells on every axis: rings that end in all directions.
+fn grids_of_many_cells<T: Scalar>(dims: &[usize]) {
+    for data in [
+        Data::Uniform,
+        Data::Exponential,
+        Data::Clustered,
+        Data::Lattice,
+        Data::HugeOffset,
+        Data::DenseBall,
+        Data::Collinear,
+    ] {
+        for &dim in dims {
+            let many = data.points::<T>(2000, dim, 21);
+            let (many, few) = (many.as_points(), many.as_points().rows(0..700));
+            for (metric, k) in [(Metric::L2, 8), (Metric::L1, 1), (Metric::Linf, 33)] {
+                let join = KnnJoin::new(k).metric(metric).strategy(Strategy::Grid);
+                let context = format!("{data:?} {dim}-D {metric} k={k}");
+                let expected = truth(&few, None, k, metric, false);
+                check(&join, &few, None, &expected, &context);
+                let queries = few.rows(0..150);
+                let expected = truth(&queries, Some(&many), k, metric, false);
+                check(&join, &queries, Some(&many), &expected, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn grids_of_many_cells_in_f64() {
+    on_one_thread(|| grids_of_many_cells::<f64>(&[1, 2, 3, 5, 8]));
+}
+
+#[test]
+fn grids_of_many_cells_in_f32() {
+    on_one_thread(|| grids_of_many_cells::<f32>(&[2, 3, 4, 6, 7]));
+}
+
+#[test]
+fn one_far_outlier_and_flat_sheets() {
+    for dim in [1, 2, 3, 4] {
+        let mut rows: Vec<f64> = Data::Uniform.points(1000, dim, 8).as_points().as_slice().into();
+        rows[5 * dim..6 * dim].fill(-1e12);
+        let flat = |(at, x): (usize, &f64)| if at % dim == 1 { 3.0 } else { *x };
+        let sheet: Vec<f64> = rows.iter().enumerate().skip(6 * dim).map(flat).collect();
+        for data in [rows, sheet] {
+            let points = Points::new(&data, dim).unwrap();
+            for k in [1, 8, 70] {
+                let expected = truth(&points, None, k, Metric::L2, false);
+                for strategy in NAMED {
+                    let join = KnnJoin::new(k).strategy(strategy);
+                    check(&join, &points, None, &expected, &format!("{dim}-D k={k} {strategy}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queries_far_outside() {
+    for dim in [1, 2, 3, 5] {
+        let right = Data::Uniform.points::<f64>(2000, dim, 5);
+        let right = right.as_points();
+        let inside = Data::Uniform.points::<f64>(150, dim, 6);
+        // Around the points, in corners and beyond all sides, near and far.
+        let shift = |(at, x): (usize, &f64)| {
+            let (row, j) = (at / dim, at % dim);
+            x + [0.0, 60.0, -130.0, 1e6, -1e9][(row * 7 + j * (row % 3)) % 5]
+        };
+        let left: Vec<f64> = inside.as_points().as_slice().iter().enumerate().map(shift).collect();
+        let left = Points::new(&left, dim).unwrap();
+        for metric in Metric::ALL {
+            for k in [1, 8, 70] {
+                let all = truth(&left, Some(&right), k, metric, false);
+                let within: Rows = all
+                    .iter()
+                    .map(|row| {
+                        row.iter().copied().filter(|(_, d)| f64::from_bits(*d) <= 50.0).collect()
+                    })
+                    .collect();
+                for strategy in NAMED {
+                    let join = KnnJoin::new(k).metric(metric).strategy(strategy);
+                    let context = format!("{dim}-D {metric} k={k} {strategy}");
+                    check(&join, &left, Some(&right), &all, &context);
+                    check(&join.max_distance(50.0), &left, Some(&right), &within, &context);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_grid_stays_within_the_memory_it_asks_for() {
+    for (n, dim) in [(20, 2), (50_000, 1), (50_000, 3)] {
+        let points = Data::Uniform.points::<f32>(n, dim, 2);
+        let points = points.as_points();
+        let plan = KnnJoin::new(3).strategy(Strategy::Grid).plan_self(&points).unwrap();
+        assert_eq!(plan.strategy(), Strategy::Grid);
+        assert!(plan.to_string().contains("cells of 16 points"), "{plan}");
+        let stats = plan.run(&mut Neighbors::new()).unwrap();
+        assert!(n < 1000 || stats.index_bytes <= plan.index_bytes(), "{n} {dim}");
     }
 }
 
@@ -335,7 +463,7 @@ fn wrong_questions_are_refused() {
     assert!(KnnJoin::new(3).include_self(true).plan_self(&points).is_ok());
     assert!(KnnJoin::new(3).plan(&points, &points).is_ok());
     assert!(refused(KnnJoin::new(1).max_distance(-1.0)).contains("is not a distance"));
-    assert!(refused(KnnJoin::new(1).strategy(Strategy::Ego)).contains("auto, brute, tree"));
+    assert!(refused(KnnJoin::new(1).strategy(Strategy::Ego)).contains("auto, brute, grid, tree"));
     assert!(refused(KnnJoin::new(1).threads(0)).contains("threads = 0"));
     let flat = Points::new(&[0.0, 1.0], 2).unwrap();
     assert!(KnnJoin::new(1).plan(&points, &flat).is_err());

@@ -1,4 +1,5 @@
-//! The KNN-join on the CPU: blocks of queries go down a tree of boxes, nearest first.
+//! The KNN-join on the CPU: blocks of queries go down a tree of boxes, nearest first, or through
+//! the cells of a grid.
 //!
 //! ```text
 //! each thread, until the queue is empty:
@@ -15,24 +16,25 @@
 //! nearer than the box, rounding included: the lanes measure both by the same monotone steps.
 //! Points at exactly the k-th distance are still looked at, since a smaller row wins a tie.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::kernel::{FULL, Hits, Kernels, LeafJob, NearestKernels, NodeJob, PAD, Ranks};
 use super::pool::Pool;
+use super::rings::Seen;
 use super::select::{Best, NOBODY, SORTED, largest};
 use super::sieve::{Search, Sieve, Sifter};
 use super::sort_by_id;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
 use crate::index::boxes::FAN;
-use crate::index::{BoxOf, Boxes, Leaves, Run};
+use crate::index::{BoxOf, Boxes, Leaves, Rings, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
-/// A tree, or an order without one, ready to be asked.
+/// A tree, a grid, or an order without one, ready to be asked.
 pub(crate) struct CpuKnn<'a, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) kernels: NearestKernels<T>,
@@ -48,6 +50,8 @@ pub(crate) struct CpuKnn<'a, T> {
     pub(crate) arithmetic: Threshold<T>,
     /// Nothing with a larger accumulated distance is a neighbour.
     pub(crate) cap: T,
+    /// The cells around which leaves are looked for; none where it is from the top of a tree.
+    pub(crate) rings: Option<Rings<T>>,
     /// Whether boxes are passed over. Without, every point is a candidate.
     pub(crate) prune: bool,
     /// Through which all candidates go, where none are passed over.
@@ -63,7 +67,7 @@ type Action<'a, T> =
     dyn Fn(usize, &mut Worker<'_, T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
-struct Worker<'a, T: Scalar> {
+pub(super) struct Worker<'a, T: Scalar> {
     work: Work,
     /// The best as the keys tell them; none for a large k.
     ranks: Option<Ranks<T>>,
@@ -71,20 +75,21 @@ struct Worker<'a, T: Scalar> {
     best: Best<T>,
     /// The best of a whole unit, where every point is a candidate.
     sifter: Sifter<T>,
-    way: Way,
+    pub(super) way: Way,
     /// Grows where keys leave the answer open, and shrinks with every block.
     doubt: u32,
     hits: Hits<T>,
     /// The queries, a column of 16 per dimension, and the box around them.
     queries: Vec<T>,
-    bound: BoxOf<T>,
+    pub(super) bound: BoxOf<T>,
     /// What each query's k-th best is at, as the lanes may compare with it.
     bounds: [T; PAD],
     /// The largest of them, and from where on keys do not tell: NaN where they do not matter.
-    limit: T,
-    floor: T,
+    pub(super) limit: T,
+    pub(super) floor: T,
     /// Whether something was passed over that keys do not tell from the best.
-    open: bool,
+    pub(super) open: bool,
+    pub(super) seen: Seen,
     /// For each query, the leaves of a node that were looked at before all others, as bits.
     seeds: [(usize, u32); PAD],
     /// A query as a box.
@@ -100,7 +105,7 @@ struct Worker<'a, T: Scalar> {
 
 /// How the best of a block are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Ranks,
     Best,
 }
@@ -122,7 +127,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 
     pub(crate) fn bytes(&self) -> usize {
         let sieve = self.sieve.as_ref().map_or(0, Sieve::bytes);
-        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes) + sieve
+        let rings = self.rings.as_ref().map_or(0, Rings::bytes);
+        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes) + sieve + rings
     }
 
     /// Finds the best of every query, and runs `action` on each block, on all threads.
@@ -206,10 +212,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         if excluded {
             worker.own[..len].copy_from_slice(ids);
         }
-        let boxes = self.right.boxes();
-        let top = boxes.top();
         if self.left.is_none() {
-            self.visit(worker, boxes, top, 0, boxes.count(top));
+            self.search(worker);
             return;
         }
         // Queries of another set may be far apart: one by one.
@@ -218,7 +222,18 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             worker.bounds = [T::NAN; PAD];
             worker.bounds[query] = cap;
             worker.limit = cap;
-            self.visit(worker, boxes, top, 0, boxes.count(top));
+            self.search(worker);
+        }
+    }
+
+    /// Looks at all leaves that may hold a neighbour of a block.
+    fn search(&self, worker: &mut Worker<'_, T>) {
+        let boxes = self.right.boxes();
+        let top = boxes.top();
+        match &self.rings {
+            Some(rings) => self.walk(worker, rings),
+            None if top == 0 && worker.way == Way::Ranks => self.node(worker, boxes, 0, u32::MAX),
+            None => self.visit(worker, boxes, top, 0..boxes.count(top), u32::MAX),
         }
     }
 
@@ -229,12 +244,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         ranks.clear(block.len(), self.cap, own);
         (worker.limit, worker.floor) = ranks.limits();
         (worker.way, worker.open) = (Way::Ranks, false);
-        let boxes = self.right.boxes();
-        self.seed(worker, boxes, block);
-        match boxes.top() {
-            0 => self.node(worker, boxes, 0),
-            top => self.visit(worker, boxes, top, 0, boxes.count(top)),
-        }
+        self.seed(worker, self.right.boxes(), block);
+        self.search(worker);
         let Some(ranks) = &mut worker.ranks else { return false };
         self.merge_above(ranks, 0);
         worker.work.tests += core::mem::take(&mut ranks.tests);
@@ -263,7 +274,10 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 point.set(worker.queries[query..].iter().step_by(PAD).copied());
                 let down =
                     |node, level| node * FAN + self.nearest(boxes, level, node * FAN, &point).0[0];
-                let node = (1..=boxes.top()).rev().fold(0, down);
+                let node = match &self.rings {
+                    Some(rings) => rings.near(&point) / (FAN * FAN),
+                    None => (1..=boxes.top()).rev().fold(0, down),
+                };
                 (order[query], found) = self.nearest(boxes, 0, node * FAN, &point);
                 worker.seeds[query] = (node, 0);
             }
@@ -352,11 +366,17 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             .active(&LeafJob { coords: &[], lo, hi, box_stride, node, queries, dim }, bounds)
     }
 
-    /// Notes the candidates of up to 16 leaves, query by query.
-    fn node(&self, worker: &mut Worker<'_, T>, boxes: &Boxes<T>, node: usize) {
+    /// Notes the candidates of some of up to 16 leaves, query by query.
+    pub(super) fn node(
+        &self,
+        worker: &mut Worker<'_, T>,
+        boxes: &Boxes<T>,
+        node: usize,
+        some: u32,
+    ) {
         let Worker { ranks: Some(ranks), queries, .. } = worker else { return };
         let job = self.right.node_job(queries, node);
-        let all = job.leaves();
+        let all = some & job.leaves();
         let mut active = match boxes.top() {
             0 => u32::from(u16::MAX),
             _ => self.active(boxes, 1, node, queries, &ranks.bounds),
@@ -368,24 +388,33 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             let leaves = if seeded == node { all & !seeds } else { all };
             self.rank(&job, query, leaves, ranks);
         }
-        if self.merge_above(ranks, FEW) {
+        self.settle(worker, FEW);
+    }
+
+    /// Brings the bounds up to date with the candidates of a block, where more than so many
+    /// wait for some query.
+    pub(super) fn settle(&self, worker: &mut Worker<'_, T>, few: usize) {
+        if let (Way::Ranks, Some(ranks)) = (worker.way, &mut worker.ranks)
+            && self.merge_above(ranks, few)
+        {
             (worker.limit, worker.floor) = ranks.limits();
         }
     }
 
-    /// Visits some blocks of one level, nearest first.
-    fn visit(
+    /// Visits some of up to 16 blocks of one level, nearest first.
+    pub(super) fn visit(
         &self,
         worker: &mut Worker<'_, T>,
         boxes: &Boxes<T>,
         level: usize,
-        first: usize,
-        count: usize,
+        nodes: Range<usize>,
+        some: u32,
     ) {
         let mut gaps = [T::ZERO; PAD];
         let limit = if self.prune { worker.limit } else { T::INFINITY };
-        let job = boxes.job(level, first, count, &worker.bound);
-        let near = self.kernels.gaps(&job, limit, &mut gaps);
+        let first = nodes.start;
+        let job = boxes.job(level, first, nodes.len(), &worker.bound);
+        let near = self.kernels.gaps(&job, limit, &mut gaps) & some;
         let mut order = [(T::ZERO, 0usize); PAD];
         let mut len = 0;
         let mut left = near;
@@ -423,7 +452,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 && let (Way::Ranks, Some(ranks)) = (worker.way, &worker.ranks)
             {
                 if level == 1 {
-                    self.node(worker, boxes, node);
+                    self.node(worker, boxes, node, u32::MAX);
                     continue;
                 }
                 // Queries of another set may be far apart, with nothing to find in between.
@@ -436,8 +465,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             if level == 0 {
                 self.leaf(worker, boxes.columns(level), node);
             } else {
-                let (below, all) = (node * FAN, boxes.count(level - 1));
-                self.visit(worker, boxes, level - 1, below, FAN.min(all - below));
+                let below = node * FAN..boxes.count(level - 1).min((node + 1) * FAN);
+                self.visit(worker, boxes, level - 1, below, u32::MAX);
             }
         }
     }
@@ -507,6 +536,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             limit: T::INFINITY,
             floor: T::NAN,
             open: false,
+            seen: Seen::new(join.rings.as_ref().map_or(0, |_| join.right.len().div_ceil(FAN))),
             seeds: [(0, 0); PAD],
             point: BoxOf::new(),
             own: [u32::MAX; PAD],

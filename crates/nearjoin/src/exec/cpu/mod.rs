@@ -4,6 +4,7 @@ pub(crate) mod epsilon;
 pub(crate) mod kernel;
 pub(crate) mod knn;
 pub(crate) mod pool;
+mod rings;
 mod scan;
 pub(crate) mod select;
 pub(crate) mod sieve;
