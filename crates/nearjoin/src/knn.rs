@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::exec::cpu::kernel::{Kernels, NearestKernels, SimdLevel};
-use crate::exec::cpu::knn::CpuKnn;
+use crate::exec::cpu::knn::{CpuKnn, Finding};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::cpu::sieve::Sieve;
 use crate::index::{Leaves, Rings, order, rings, tree};
@@ -358,39 +358,42 @@ impl<T: Scalar> KnnPlan<'_, T> {
     /// Puts the points in the order of a tree or of a grid, or leaves them as they are, and
     /// boxes them.
     fn index(&self) -> Result<CpuKnn<'_, T>> {
+        let (left, right) = (self.left, self.right.unwrap_or(self.left));
+        let (metric, dim) = (self.options.metric, left.dimension());
         let strategy = self.decision.strategy;
-        let brute = strategy == Strategy::Brute;
-        let sort = |points: Points<'_, T>| match strategy {
-            Strategy::Brute => order::identity(points.len()),
-            // A grid of its own: blocks are compact however many points the other side has.
-            Strategy::Grid => rings::sort(points, &extents(points)),
-            _ => tree::sort(points, &extents(points)),
-        };
-        let sides = (self.left, self.right.unwrap_or(self.left));
-        let (rings, ids) = match strategy {
-            Strategy::Grid => {
-                let (rings, ids) = Rings::new(sides.1, &extents(sides.1))?;
-                (Some(rings), ids)
+        let (finding, right_leaves) = match strategy {
+            Strategy::Brute => {
+                let leaves = Leaves::new(right, order::identity(right.len())?)?;
+                let extents = both(&extents(left), &extents(right));
+                (Finding::Sieve(Sieve::new(&leaves, metric, &extents)?), leaves)
             }
-            _ => (None, sort(sides.1)?),
+            Strategy::Grid => {
+                let (rings, ids) = Rings::new(right, &extents(right))?;
+                (Finding::Rings(rings), Leaves::new(right, ids)?)
+            }
+            _ => (Finding::Tree, Leaves::new(right, tree::sort(right, &extents(right))?)?),
         };
-        let right = Leaves::new(sides.1, ids)?;
-        let left = |_| Leaves::new(self.left, sort(self.left)?);
-        let left = self.right.map(left).transpose()?;
-        let (metric, dim) = (self.options.metric, self.left.dimension());
-        let sieve = match brute {
-            true => Some(Sieve::new(&right, metric, &both(&extents(sides.0), &extents(sides.1)))?),
-            false => None,
+        let left_leaves = |_| {
+            let ids = match strategy {
+                Strategy::Brute => order::identity(left.len()),
+                // A grid of its own: blocks are compact however many the other points are.
+                Strategy::Grid => rings::sort(left, &extents(left)),
+                _ => tree::sort(left, &extents(left)),
+            };
+            Leaves::new(left, ids?)
         };
         Ok(CpuKnn {
             deciding: Kernels::new(self.simd, metric, dim),
-            points: sides,
-            unit: if brute { Sieve::<T>::unit(self.options.k) } else { 256 },
-            sieve,
+            points: (left, right),
+            unit: match finding {
+                Finding::Sieve(_) => Sieve::<T>::unit(self.options.k),
+                _ => 256,
+            },
+            finding,
             pool: &self.pool,
             kernels: NearestKernels::new(self.simd, metric, dim),
-            left,
-            right,
+            left: self.right.map(left_leaves).transpose()?,
+            right: right_leaves,
             include_self: self.options.include_self,
             k: self.options.k,
             arithmetic: self.threshold,
@@ -398,8 +401,6 @@ impl<T: Scalar> KnnPlan<'_, T> {
                 Some(_) => self.threshold.bound,
                 None => T::INFINITY,
             },
-            rings,
-            prune: !brute,
             monitor: self.options.monitor.as_ref(),
             expected_tests: self.decision.tests() as u64,
         })

@@ -1,9 +1,11 @@
 //! The CPU engine: a pool of threads over one queue, and the SIMD kernels.
 
+mod descend;
 pub(crate) mod epsilon;
 pub(crate) mod kernel;
 pub(crate) mod knn;
 pub(crate) mod pool;
+mod ranked;
 mod rings;
 mod scan;
 pub(crate) mod select;

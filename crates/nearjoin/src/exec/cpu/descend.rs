@@ -1,0 +1,123 @@
+//! The search of a KNN-join down a tree of boxes, and the full comparison of a leaf.
+
+use core::ops::Range;
+
+use super::kernel::{LeafJob, PAD};
+use super::knn::{CpuKnn, Way, Worker};
+use super::select::largest;
+use crate::index::Boxes;
+use crate::index::boxes::FAN;
+use crate::scalar::Scalar;
+
+impl<T: Scalar> CpuKnn<'_, T> {
+    /// Visits some of up to 16 blocks of one level, nearest first.
+    pub(super) fn visit(
+        &self,
+        worker: &mut Worker<'_, T>,
+        boxes: &Boxes<T>,
+        level: usize,
+        nodes: Range<usize>,
+        some: u32,
+    ) {
+        let mut gaps = [T::ZERO; PAD];
+        let first = nodes.start;
+        let job = boxes.job(level, first, nodes.len(), &worker.bound);
+        let near = self.kernels.gaps(&job, worker.limit, &mut gaps) & some;
+        let mut order = [(T::ZERO, 0usize); PAD];
+        let mut len = 0;
+        let mut left = near;
+        while left != 0 {
+            let node = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let gap = gaps[node];
+            let mut at = len;
+            while at > 0 && gap < order[at - 1].0 {
+                order[at] = order[at - 1];
+                at -= 1;
+            }
+            order[at] = (gap, node);
+            len += 1;
+        }
+        for &(gap, node) in &order[..len] {
+            let node = first + node;
+            if gap > worker.limit {
+                break;
+            }
+            if gap >= worker.floor {
+                worker.open = true;
+                break;
+            }
+            // As far as the last of every query: a larger row comes after it.
+            if gap == worker.limit
+                && worker.way == Way::Best
+                && self.right.least_row(level, node) > worker.best.last_row()
+            {
+                continue;
+            }
+            if level > 0
+                && let (Way::Ranks, Some(ranks)) = (worker.way, &worker.ranks)
+            {
+                if level == 1 {
+                    self.node(worker, boxes, node, u32::MAX);
+                    continue;
+                }
+                // Queries of another set may be far apart, with nothing to find in between.
+                if self.left.is_some()
+                    && self.active(boxes, level, node, &worker.queries, &ranks.bounds) == 0
+                {
+                    continue;
+                }
+            }
+            if level == 0 {
+                self.leaf(worker, boxes.columns(level), node);
+            } else {
+                let below = node * FAN..boxes.count(level - 1).min((node + 1) * FAN);
+                self.visit(worker, boxes, level - 1, below, u32::MAX);
+            }
+        }
+    }
+
+    /// Measures the points of a leaf.
+    fn leaf(&self, worker: &mut Worker<'_, T>, (lo, hi, stride): (&[T], &[T], usize), node: usize) {
+        let right = &self.right;
+        let first = node * FAN;
+        let last = right.len().min(first + FAN);
+        let ids = &right.ids()[first..last];
+        let Worker { hits, queries, bounds, best, own, .. } = worker;
+        let job = LeafJob {
+            coords: right.leaf(node),
+            lo,
+            hi,
+            box_stride: stride,
+            node,
+            queries,
+            dim: right.dim(),
+        };
+        worker.work.tests += (FAN * ids.len()) as u64;
+        if best.is_sorted() {
+            self.kernels.keep(&job, ids, own, &mut best.kept());
+            worker.limit = best.limit();
+            return;
+        }
+        self.kernels.leaf(&job, bounds, hits);
+        if hits.count == 0 {
+            return;
+        }
+        // The last leaf may be short; what stands behind it is no point.
+        let valid = ((1u64 << ids.len()) - 1) as u32;
+        for hit in 0..hits.count {
+            let query = hits.query[hit] as usize;
+            let mut lanes = hits.lanes[hit] & valid;
+            while lanes != 0 {
+                let lane = lanes.trailing_zeros() as usize;
+                lanes &= lanes - 1;
+                if ids[lane] != own[query]
+                    && let Some(bound) = best.offer(query, hits.acc[hit][lane].near(ids[lane]))
+                {
+                    bounds[query] = bound;
+                }
+            }
+        }
+        worker.limit = largest(bounds);
+    }
+}
