@@ -386,7 +386,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
             deciding: Kernels::new(self.simd, metric, dim),
             points: (left, right),
             unit: match finding {
-                Finding::Sieve(_) => Sieve::<T>::unit(self.options.k),
+                Finding::Sieve(_) => Sieve::<T>::unit(self.options.k.min(right.len())),
                 _ => 256,
             },
             finding,
@@ -395,7 +395,8 @@ impl<T: Scalar> KnnPlan<'_, T> {
             left: self.right.map(left_leaves).transpose()?,
             right: right_leaves,
             include_self: self.options.include_self,
-            k: self.options.k,
+            // Nobody finds more than there are: the sink pads.
+            k: self.options.k.clamp(1, right.len().max(1)),
             arithmetic: self.threshold,
             cap: match self.options.max_distance {
                 Some(_) => self.threshold.bound,

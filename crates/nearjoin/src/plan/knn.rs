@@ -153,8 +153,9 @@ fn grid_tests(question: &Question) -> f64 {
     (GRID * all * (cell + 2.0 * radius).powf(axes)).min(all)
 }
 
-/// Bytes that the index takes while it is built: the points in order with their boxes and ids,
-/// and while they are sorted a record for each, or its cell and the counts of the cells.
+/// Bytes that the index takes while it is built, and a search beside it: the points in order with
+/// their boxes and ids; while they are sorted a record for each, or its cell and the counts of the
+/// cells; or all of them as `f32`. And for every thread, the best of its queries.
 fn index_bytes(question: &Question, strategy: Strategy, threads: usize) -> u64 {
     let points = question.points.1 + if question.is_self { 0 } else { question.points.0 };
     let point = question.dim * question.width;
@@ -164,9 +165,18 @@ fn index_bytes(question: &Question, strategy: Strategy, threads: usize) -> u64 {
         Strategy::Grid => {
             4 + 1 + threads.min(32).div_ceil(4) + threads.div_ceil(32) + 2 * question.width
         }
+        Strategy::Brute => question.dim * size_of::<f32>(),
         _ => (question.dim.min(8) * question.width + 4).next_multiple_of(question.width),
     };
-    points as u64 * (point + point / 7 + 1 + 4 + order) as u64
+    // Twice k, 16 queries at a time, a distance and a row for each; by brute force as many
+    // again, up to 64 MiB.
+    let k = question.k.min(question.points.1) as u64;
+    let block = 2 * k.max(16) * 16 * 2 * question.width as u64;
+    let best = match strategy {
+        Strategy::Brute => block + (16 * block).min(block.max(1 << 26)),
+        _ => block,
+    };
+    points as u64 * (point + point / 7 + 1 + 4 + order) as u64 + threads as u64 * best
 }
 
 impl fmt::Display for Decision {

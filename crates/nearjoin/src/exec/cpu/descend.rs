@@ -50,7 +50,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
             // As far as the last of every query: a larger row comes after it.
             if gap == worker.limit
                 && worker.way == Way::Best
-                && self.right.least_row(level, node) > worker.best.last_row()
+                && self.right.least_row(level, node) > worker.best.last_row(worker.only)
             {
                 continue;
             }
@@ -93,7 +93,8 @@ impl<T: Scalar> CpuKnn<'_, T> {
             queries,
             dim: right.dim(),
         };
-        worker.work.tests += (FAN * ids.len()) as u64;
+        let asking = if worker.only.is_some() { 1 } else { FAN };
+        worker.work.tests += (asking * ids.len()) as u64;
         if best.is_sorted() {
             self.kernels.keep(&job, ids, own, &mut best.kept());
             worker.limit = best.limit();

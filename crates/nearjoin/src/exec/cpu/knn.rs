@@ -84,6 +84,8 @@ pub(super) struct Worker<'a, T: Scalar> {
     /// The best of a whole unit, where every point is a candidate.
     sifter: Sifter<T>,
     pub(super) way: Way,
+    /// The query that looks alone, where one does.
+    pub(super) only: Option<usize>,
     /// Grows where keys leave the answer open, and shrinks with every block.
     pub(super) doubt: u32,
     pub(super) hits: Hits<T>,
@@ -225,6 +227,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             worker.bounds = [T::NAN; PAD];
             worker.bounds[query] = cap;
             worker.limit = cap;
+            worker.only = Some(query);
+            worker.best.turn();
             self.search(worker);
         }
     }
@@ -258,6 +262,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             },
             sifter: Sifter::new(join.k),
             way: Way::Best,
+            only: None,
             doubt: 0,
             hits: Hits::new(),
             queries: vec![T::ZERO; join.right.dim() * PAD],

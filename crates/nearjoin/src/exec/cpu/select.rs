@@ -28,6 +28,8 @@ pub(crate) struct Best<T: Scalar> {
     /// Those of query q from `room · q` on, and how many.
     many: Vec<T::Near>,
     len: [usize; PAD],
+    /// What is not less is among the k best no more.
+    worst: [T::Near; PAD],
     /// The largest row among those in the last place, where it is known.
     last: Option<u32>,
 }
@@ -65,13 +67,20 @@ impl<T: Scalar> Best<T> {
             ids: vec![u32::MAX; few * PAD],
             many: vec![T::Near::default(); many * PAD],
             len: [0; PAD],
+            worst: [T::INFINITY.near(u32::MAX); PAD],
             last: None,
         }
+    }
+
+    /// Another query asks.
+    pub(crate) fn turn(&mut self) {
+        self.last = None;
     }
 
     /// Forgets all, for so many queries, none of whose neighbours is farther than `cap`.
     pub(crate) fn clear(&mut self, queries: usize, cap: T) {
         self.queries = queries;
+        self.worst = [T::INFINITY.near(u32::MAX); PAD];
         self.last = None;
         self.len = [0; PAD];
         self.ids.fill(u32::MAX);
@@ -88,27 +97,34 @@ impl<T: Scalar> Best<T> {
         self.sorted
     }
 
-    /// The largest row in the k-th place of any query: a candidate as far as all of these, with
-    /// a larger row, is among the best of none.
-    pub(crate) fn last_row(&mut self) -> u32 {
+    /// The largest row in the k-th place of any query, or of one alone: a candidate as far as
+    /// all of these, with a larger row, is among the best of none.
+    pub(crate) fn last_row(&mut self, only: Option<usize>) -> u32 {
         if let Some(last) = self.last {
             return last;
         }
+        let queries = only.map_or(0..self.queries, |query| query..query + 1);
         let last = if self.sorted {
-            let rows = &self.ids[(self.k - 1) * PAD..][..self.queries];
+            let rows = &self.ids[(self.k - 1) * PAD..][queries];
             rows.iter().copied().fold(0, u32::max)
         } else {
-            let last = |query: usize| {
-                let many = &mut self.many[query * self.room..][..self.len[query]];
-                match many.len() < self.k {
-                    true => u32::MAX,
-                    false => T::from_near(*many.select_nth_unstable(self.k - 1).1).1,
-                }
-            };
-            (0..self.queries).map(last).fold(0, u32::max)
+            queries.map(|query| self.cut(query)).fold(0, u32::max)
         };
         self.last = Some(last);
         last
+    }
+
+    /// Drops what is not among the k best of a query, where many are kept. Returns the row of
+    /// the last of them, or one that no point has.
+    fn cut(&mut self, query: usize) -> u32 {
+        let many = &mut self.many[query * self.room..][..self.len[query]];
+        if many.len() < self.k {
+            return u32::MAX;
+        }
+        let worst = *many.select_nth_unstable(self.k - 1).1;
+        self.len[query] = self.k;
+        self.worst[query] = worst;
+        T::from_near(worst).1
     }
 
     /// The best, for a kernel.
@@ -126,21 +142,19 @@ impl<T: Scalar> Best<T> {
     /// nothing farther can be among the k best.
     #[inline(always)]
     pub(crate) fn offer(&mut self, query: usize, near: T::Near) -> Option<T> {
-        self.last = None;
-        let (len, room) = (self.len[query], self.room);
-        let many = &mut self.many[query * room..][..room];
-        many[len] = near;
-        self.len[query] = len + 1;
-        if len + 1 == self.k {
-            // The first k: the farthest of them is a bound already.
-            return many[..=len].iter().max().map(|&near| T::from_near(near).0);
-        }
-        if len + 1 < room {
+        if near >= self.worst[query] {
             return None;
         }
-        self.len[query] = self.k;
-        let (_, last, _) = many.select_nth_unstable(self.k - 1);
-        Some(T::from_near(*last).0)
+        self.last = None;
+        let len = self.len[query];
+        self.many[query * self.room..][len] = near;
+        self.len[query] = len + 1;
+        // The first k give a bound already.
+        if len + 1 != self.k && len + 1 < self.room {
+            return None;
+        }
+        self.cut(query);
+        Some(T::from_near(self.worst[query]).0)
     }
 
     /// Takes out the best of a query in ascending order: rows and accumulated distances.
@@ -157,11 +171,8 @@ impl<T: Scalar> Best<T> {
             acc.truncate(ids.len());
             return;
         }
-        let many = &mut self.many[query * self.room..][..self.len[query]];
-        if many.len() > self.k {
-            many.select_nth_unstable(self.k);
-        }
-        let best = &mut many[..self.len[query].min(self.k)];
+        self.cut(query);
+        let best = &mut self.many[query * self.room..][..self.len[query]];
         best.sort_unstable();
         ids.extend(best.iter().map(|&near| T::from_near(near).1));
         acc.extend(best.iter().map(|&near| T::from_near(near).0));
