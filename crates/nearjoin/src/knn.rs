@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::exec::cpu::kernel::{Kernels, NearestKernels, SimdLevel};
+use crate::exec::cpu::kernel::{NearestKernels, SimdLevel};
 use crate::exec::cpu::knn::{CpuKnn, Finding};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::cpu::sieve::Sieve;
@@ -383,12 +383,12 @@ impl<T: Scalar> KnnPlan<'_, T> {
             Leaves::new(left, ids?)
         };
         Ok(CpuKnn {
-            deciding: Kernels::new(self.simd, metric, dim),
-            points: (left, right),
             unit: match finding {
                 Finding::Sieve(_) => Sieve::<T>::unit(self.options.k.min(right.len())),
                 _ => 256,
-            },
+            }
+            // Some units for every thread, if there are few queries.
+            .min(left.len().div_ceil(4 * self.pool.threads()).next_multiple_of(16).max(16)),
             finding,
             pool: &self.pool,
             kernels: NearestKernels::new(self.simd, metric, dim),

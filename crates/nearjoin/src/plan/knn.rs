@@ -126,6 +126,8 @@ impl Decision {
 fn tree_tests(question: &Question) -> f64 {
     let all = question.points.1 as f64;
     if let Some(Trial { points, tests, k }) = question.trial {
+        // A trial that found nothing within its cap has no tests at all.
+        let tests = tests.map(|tests| tests.max(1.0));
         let growth = (tests[1] / tests[0]).ln() / (points[1] as f64 / points[0] as f64).ln();
         let more = (all / points[1] as f64).powf(growth.clamp(0.0, 1.0));
         return (tests[1] * more * question.k as f64 / k as f64).min(all);
@@ -176,7 +178,9 @@ fn index_bytes(question: &Question, strategy: Strategy, threads: usize) -> u64 {
         Strategy::Brute => block + (16 * block).min(block.max(1 << 26)),
         _ => block,
     };
-    points as u64 * (point + point / 7 + 1 + 4 + order) as u64 + threads as u64 * best
+    // Every level of boxes has up to two blocks of 16 more than it needs, on both sides.
+    let padding = 2 * 8 * 2 * 32 * point as u64;
+    points as u64 * (point + point / 7 + 2 + 4 + order) as u64 + padding + threads as u64 * best
 }
 
 impl fmt::Display for Decision {
@@ -202,12 +206,38 @@ impl fmt::Display for Decision {
             let mark = if strategy == self.strategy { '*' } else { ' ' };
             writeln!(f, "{mark} {strategy:<10} {seconds:>12.3} s {tests:>12.3e} distance tests")?;
         }
-        writeln!(f, "result {left} × {k}, {}", bytes((left * k * (4 + width)) as u64))?;
+        let result = (left as u64).saturating_mul(k as u64).saturating_mul(4 + width as u64);
+        writeln!(f, "result {left} × {k}, {}", bytes(result))?;
         write!(
             f,
             "memory: index at most {}, limit {}",
             bytes(self.budget.index),
             bytes(self.budget.limit)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_without_tests_is_a_tree_without_tests() {
+        let tests = |tests: [f64; 2]| {
+            tree_tests(&Question {
+                k: 8,
+                points: (1_000_000, 1_000_000),
+                is_self: true,
+                dim: 2,
+                width: 8,
+                metric: Metric::L2,
+                trial: Some(Trial { points: [512, 2048], tests, k: 8 }),
+            })
+        };
+        assert_eq!(tests([0.0, 0.0]), 1.0);
+        assert_eq!(tests([30.0, 0.0]), 1.0);
+        assert_eq!(tests([40.0, 40.0]), 40.0);
+        assert_eq!(tests([512.0, 2048.0]), 1_000_000.0);
+        assert!(tests([0.0, 5.0]) <= 1_000_000.0);
     }
 }

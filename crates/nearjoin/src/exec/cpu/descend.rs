@@ -101,24 +101,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
             return;
         }
         self.kernels.leaf(&job, bounds, hits);
-        if hits.count == 0 {
-            return;
-        }
-        // The last leaf may be short; what stands behind it is no point.
-        let valid = ((1u64 << ids.len()) - 1) as u32;
-        for hit in 0..hits.count {
-            let query = hits.query[hit] as usize;
-            let mut lanes = hits.lanes[hit] & valid;
-            while lanes != 0 {
-                let lane = lanes.trailing_zeros() as usize;
-                lanes &= lanes - 1;
-                if ids[lane] != own[query]
-                    && let Some(bound) = best.offer(query, hits.acc[hit][lane].near(ids[lane]))
-                {
-                    bounds[query] = bound;
-                }
-            }
-        }
+        best.take(hits, ids, own, bounds);
         worker.limit = largest(bounds);
     }
 }

@@ -19,9 +19,9 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::kernel::{Hits, Kernels, NearestKernels, PAD, Ranks};
+use super::kernel::{Hits, NearestKernels, PAD, Ranks};
 use super::pool::Pool;
-use super::ranked::Seed;
+use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
@@ -32,16 +32,12 @@ use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
-use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// A tree, a grid, or an order without one, ready to be asked.
 pub(crate) struct CpuKnn<'a, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) kernels: NearestKernels<T>,
-    /// What decides, and the points that it decides on.
-    pub(crate) deciding: Kernels<T>,
-    pub(crate) points: (Points<'a, T>, Points<'a, T>),
     /// None where the right points are joined with themselves.
     pub(crate) left: Option<Leaves<T>>,
     pub(crate) right: Leaves<T>,
@@ -86,8 +82,7 @@ pub(super) struct Worker<'a, T: Scalar> {
     pub(super) way: Way,
     /// The query that looks alone, where one does.
     pub(super) only: Option<usize>,
-    /// Grows where keys leave the answer open, and shrinks with every block.
-    pub(super) doubt: u32,
+    pub(super) doubt: Doubt,
     pub(super) hits: Hits<T>,
     /// The queries, a column of 16 per dimension, and the box around them.
     pub(super) queries: Vec<T>,
@@ -119,9 +114,6 @@ pub(super) enum Way {
     Best,
 }
 
-/// Doubt about keys beyond which they are not tried.
-const MOST_DOUBT: u32 = 64;
-
 impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// The points that ask.
     pub(crate) fn queries(&self) -> &Leaves<T> {
@@ -149,8 +141,11 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self);
             while let Some(unit) = queue.take() {
-                if let Finding::Sieve(sieve) = &self.finding {
-                    self.sift(&mut worker, sieve, &unit);
+                if let Finding::Sieve(sieve) = &self.finding
+                    && self.sift(&mut worker, sieve, &unit).is_break()
+                {
+                    queue.close();
+                    break;
                 }
                 for start in unit.clone().step_by(FAN) {
                     let block = start..unit.end.min(start.saturating_add(FAN as u32));
@@ -177,22 +172,20 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     }
 
     /// Finds the best of every query of a unit among all points.
-    fn sift(&self, worker: &mut Worker<'_, T>, sieve: &Sieve<T>, unit: &Run) {
+    fn sift(&self, worker: &mut Worker<'_, T>, sieve: &Sieve<T>, unit: &Run) -> ControlFlow<()> {
         let search = Search {
             sieve,
-            lanes: &self.kernels,
-            kernels: &self.deciding,
-            queries: self.queries(),
-            left: self.points.0,
-            right: self.points.1,
+            kernels: &self.kernels,
+            left: self.queries(),
+            right: &self.right,
             cap: self.cap,
             excluded: self.left.is_none() && !self.include_self,
         };
         let Worker { sifter, work, reporter, .. } = worker;
         sifter.unit(&search, unit, |tile| {
             *work += tile;
-            reporter.report(*work).is_break()
-        });
+            reporter.report(*work)
+        })
     }
 
     /// Finds the best of every query of a block.
@@ -202,11 +195,10 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         worker.queries.copy_from_slice(queries.leaf(leaf));
         queries.bound(leaf, &mut worker.bound);
         let excluded = self.left.is_none() && !self.include_self;
-        worker.doubt = worker.doubt.saturating_sub(1);
-        if worker.doubt < MOST_DOUBT && self.by_ranks(worker, block, excluded) {
+        if worker.doubt.trusts() && self.by_ranks(worker, block, excluded) {
             return;
         }
-        worker.way = Way::Best;
+        (worker.way, worker.open) = (Way::Best, false);
         let cap = self.cap;
         worker.best.clear(len, cap);
         (worker.limit, worker.floor) = (cap, T::NAN);
@@ -263,7 +255,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             sifter: Sifter::new(join.k),
             way: Way::Best,
             only: None,
-            doubt: 0,
+            doubt: Doubt::default(),
             hits: Hits::new(),
             queries: vec![T::ZERO; join.right.dim() * PAD],
             bound: BoxOf::new(),

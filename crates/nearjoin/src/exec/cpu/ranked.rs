@@ -13,12 +13,33 @@ use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Boxes, Run};
 use crate::scalar::Scalar;
 
-/// Doubt about keys that a block adds which they leave open.
-const DOUBT: u32 = 8;
 /// Candidates that wait for better company after a node.
 const FEW: usize = 12;
 /// Neighbours that a leaf next to a block is good for.
 const SEED: usize = 8;
+
+/// Whether keys are worth a try: where they left block after block open, twice as many others
+/// pass without each time.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    failures: u32,
+    pause: u32,
+}
+
+impl Doubt {
+    /// Whether to try them on another block.
+    pub(super) fn trusts(&mut self) -> bool {
+        let trusts = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        trusts
+    }
+
+    fn learn(&mut self, open: bool) {
+        self.failures = if open { (self.failures + 1).min(16) } else { 0 };
+        // A tie here and there is no reason to pause.
+        self.pause = if self.failures > 1 { 1 << self.failures } else { 0 };
+    }
+}
 
 /// The leaves of the node next to a query, the nearest first, and those that were looked at
 /// before all others, as bits.
@@ -43,11 +64,9 @@ impl<T: Scalar> CpuKnn<'_, T> {
         let Some(ranks) = &mut worker.ranks else { return false };
         self.merge_above(ranks, 0);
         worker.work.tests += core::mem::take(&mut ranks.tests);
-        if worker.open || ranks.is_open(block.len(), self.cap) {
-            worker.doubt += DOUBT;
-            return false;
-        }
-        true
+        let open = worker.open || ranks.is_open(block.len(), self.cap);
+        worker.doubt.learn(open);
+        !open
     }
 
     /// Looks at the leaves next to each query first, so that there are bounds for all others.

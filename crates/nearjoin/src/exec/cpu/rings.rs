@@ -38,8 +38,11 @@ impl Seen {
 
     /// Forgets all.
     fn clear(&mut self) {
-        // A thread has fewer blocks than there are numbers.
-        self.search += 1;
+        self.search = self.search.wrapping_add(1);
+        if self.search == 0 {
+            self.nodes.fill((0, 0));
+            self.search = 1;
+        }
     }
 
     /// Notes some leaves of a node. Returns those that are new.
@@ -64,6 +67,9 @@ impl<T: Scalar> CpuKnn<'_, T> {
         loop {
             self.ring(worker, rings, &own, &window, before.as_ref());
             self.settle(worker, 0);
+            if worker.open {
+                return;
+            }
             let (grown, least) = self.grown(worker, rings, &own, &window, step);
             if grown == window {
                 return;
@@ -157,7 +163,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
 
     /// Looks at the leaves of a run that are near enough and new.
     fn run(&self, worker: &mut Worker<'_, T>, run: Run) {
-        if run.is_empty() {
+        if run.is_empty() || worker.open {
             return;
         }
         let boxes = self.right.boxes();
@@ -175,9 +181,15 @@ impl<T: Scalar> CpuKnn<'_, T> {
                 continue;
             }
             let job = boxes.job(0, first, count, &worker.bound);
-            let near = self.kernels.gaps(&job, worker.limit, &mut [T::ZERO; PAD]);
-            if near & leaves != 0 {
-                self.node(worker, boxes, node, near & leaves);
+            let mut gaps = [T::ZERO; PAD];
+            let near = self.kernels.gaps(&job, worker.limit, &mut gaps) & leaves;
+            // As in a tree: keys will not tell whether what is there is nearer.
+            worker.open |= (0..PAD).any(|leaf| near >> leaf & 1 == 1 && gaps[leaf] >= worker.floor);
+            if worker.open {
+                return;
+            }
+            if near != 0 {
+                self.node(worker, boxes, node, near);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The k best candidates of each of 16 queries.
 
-use super::kernel::{Kept, PAD, Ranks};
+use super::kernel::{Hits, Kept, PAD, Ranks};
 use crate::scalar::Scalar;
 
 /// Up to this many are kept in order by the lanes; beyond, they are collected.
@@ -12,7 +12,7 @@ pub(crate) const NOBODY: usize = usize::MAX / 2;
 /// The k best candidates of 16 queries.
 ///
 /// Few are kept in ascending order by the kernel, which shifts each new one to its place in
-/// all lanes at once. Many are appended; when twice as many (or 16 more) have come together, the k best of
+/// all lanes at once. Many are appended; when twice as many have come together, the k best of
 /// them are selected and the others dropped: a constant amount of work for each, whatever k
 /// is.
 pub(crate) struct Best<T: Scalar> {
@@ -155,6 +155,32 @@ impl<T: Scalar> Best<T> {
         }
         self.cut(query);
         Some(T::from_near(self.worst[query]).0)
+    }
+
+    /// Takes what a leaf had, where many are kept, and tightens the bounds. `ids` are the rows of
+    /// its points; each query's `own` is left out.
+    pub(crate) fn take(
+        &mut self,
+        hits: &Hits<T>,
+        ids: &[u32],
+        own: &[u32; PAD],
+        bounds: &mut [T; PAD],
+    ) {
+        // The last leaf may be short; what stands behind it is no point.
+        let valid = ((1u64 << ids.len()) - 1) as u32;
+        for hit in 0..hits.count {
+            let query = hits.query[hit] as usize;
+            let mut lanes = hits.lanes[hit] & valid;
+            while lanes != 0 {
+                let lane = lanes.trailing_zeros() as usize;
+                lanes &= lanes - 1;
+                if ids[lane] != own[query]
+                    && let Some(bound) = self.offer(query, hits.acc[hit][lane].near(ids[lane]))
+                {
+                    bounds[query] = bound;
+                }
+            }
+        }
     }
 
     /// Takes out the best of a query in ascending order: rows and accumulated distances.

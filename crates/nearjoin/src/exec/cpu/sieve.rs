@@ -4,16 +4,18 @@
 //! for each tile of leaves that stays in the cache:
 //!     for each block of 16 queries of a unit:
 //!         for each leaf:  note the candidates whose rounded distance is at most the limit
-//!             compute their distances, and keep the k best
+//!             measure the leaf for the queries that have some, and keep the k best
 //! ```
 //!
 //! Why no neighbour is missed: the limit of a query is its bound, widened by all that rounding
 //! to `f32` can do to a distance ([`Sieve::limit`]). What the sieve lets through is measured in
 //! the deciding arithmetic.
 
+use core::ops::ControlFlow;
+
 use rayon::prelude::*;
 
-use super::kernel::{Kernels, NearestKernels, PAD};
+use super::kernel::{Hits, LeafJob, NearestKernels, PAD};
 use super::select::Best;
 use crate::error::Result;
 use crate::exec::Work;
@@ -21,7 +23,6 @@ use crate::index::boxes::FAN;
 use crate::index::{Leaves, Run};
 use crate::memory::Buffer;
 use crate::metric::Metric;
-use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Bytes of candidates that stay in the cache while the queries of a unit pass over them.
@@ -44,7 +45,7 @@ pub(crate) struct Sieve<T> {
 /// How coordinates become `f32`: `(x − origin) · scale`, where that takes anything.
 struct Convert<T> {
     origin: Vec<T>,
-    /// A power of two, so that no coordinate is beyond 1.
+    /// A power of two, so that coordinates are of the order of 1.
     scale: f64,
 }
 
@@ -125,7 +126,7 @@ impl<T: Scalar> Sieve<T> {
     }
 }
 
-/// A power of two that is more than `x`, and has an inverse.
+/// A power of two of the order of `x` that has an inverse.
 fn power_of_two_above(x: f64) -> f64 {
     if x == 0.0 {
         return 1.0;
@@ -136,11 +137,9 @@ fn power_of_two_above(x: f64) -> f64 {
 /// The two sides, and what is asked.
 pub(crate) struct Search<'a, T> {
     pub(crate) sieve: &'a Sieve<T>,
-    pub(crate) lanes: &'a NearestKernels<T>,
-    pub(crate) kernels: &'a Kernels<T>,
-    pub(crate) queries: &'a Leaves<T>,
-    pub(crate) left: Points<'a, T>,
-    pub(crate) right: Points<'a, T>,
+    pub(crate) kernels: &'a NearestKernels<T>,
+    pub(crate) left: &'a Leaves<T>,
+    pub(crate) right: &'a Leaves<T>,
     pub(crate) cap: T,
     /// Whether no point is its own neighbour.
     pub(crate) excluded: bool,
@@ -149,19 +148,26 @@ pub(crate) struct Search<'a, T> {
 /// What a thread keeps from unit to unit.
 pub(crate) struct Sifter<T: Scalar> {
     k: usize,
-    /// The best of each block of a unit.
+    /// The best of each block of a unit, and what the k-th of each query is at: in the points'
+    /// type, and as the sieve has it.
     best: Vec<Best<T>>,
+    bounds: Vec<[T; PAD]>,
     limits: Vec<[f32; PAD]>,
     /// The queries of each block: a column of 16 per dimension.
     queries: Vec<f32>,
-    ids: Vec<u32>,
-    distances: Vec<T>,
+    hits: Hits<T>,
 }
 
 impl<T: Scalar> Sifter<T> {
     pub(crate) fn new(k: usize) -> Self {
-        let (best, limits, queries) = (Vec::new(), Vec::new(), Vec::new());
-        Sifter { k, best, limits, queries, ids: Vec::new(), distances: Vec::new() }
+        Sifter {
+            k,
+            best: Vec::new(),
+            bounds: Vec::new(),
+            limits: Vec::new(),
+            queries: Vec::new(),
+            hits: Hits::new(),
+        }
     }
 
     /// The best of a block of the unit.
@@ -170,17 +176,18 @@ impl<T: Scalar> Sifter<T> {
     }
 
     /// Finds the best of all queries of a unit. `report` hears of the work after every tile,
-    /// and may end it.
+    /// and may break it off: nothing is complete then.
     pub(crate) fn unit(
         &mut self,
         search: &Search<'_, T>,
         unit: &Run,
-        mut report: impl FnMut(Work) -> bool,
-    ) {
+        mut report: impl FnMut(Work) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let sieve = search.sieve;
         let leaf_len = FAN * sieve.dim;
         let blocks = unit.len().div_ceil(FAN);
         self.best.resize_with(blocks.max(self.best.len()), || Best::collecting(self.k));
+        self.bounds.clear();
         self.limits.clear();
         self.queries.resize(blocks * leaf_len, 0.0);
         for block in 0..blocks {
@@ -189,8 +196,9 @@ impl<T: Scalar> Sifter<T> {
             self.best[block].clear(len, search.cap);
             let cap = sieve.limit(search.cap);
             self.limits.push(core::array::from_fn(|q| if q < len { cap } else { -1.0 }));
+            self.bounds.push([search.cap; PAD]);
             let to = &mut self.queries[block * leaf_len..][..leaf_len];
-            sieve.convert.columns(search.queries.leaf(first / FAN), to);
+            sieve.convert.columns(search.left.leaf(first / FAN), to);
         }
         let tile = (TILE / (4 * leaf_len)).max(1);
         let leaves = search.right.len().div_ceil(FAN);
@@ -201,10 +209,9 @@ impl<T: Scalar> Sifter<T> {
             }
             let points = search.right.len().min(tile.end * FAN) - tile.start * FAN;
             let tests = (unit.len() * points) as u64;
-            if report(Work { tests, ..Work::default() }) {
-                return;
-            }
+            report(Work { tests, ..Work::default() })?;
         }
+        ControlFlow::Continue(())
     }
 
     /// One block of queries against a tile of leaves.
@@ -215,37 +222,43 @@ impl<T: Scalar> Sifter<T> {
         block: usize,
         leaves: core::ops::Range<usize>,
     ) {
-        let leaf_len = FAN * search.sieve.dim;
+        let Search { sieve, kernels, right, .. } = *search;
+        let leaf_len = FAN * sieve.dim;
         let queries = &self.queries[block * leaf_len..][..leaf_len];
-        let mut hits = [0; PAD];
+        let (lo, hi, box_stride) = right.boxes().columns(0);
+        let mut own = [u32::MAX; PAD];
+        if search.excluded {
+            own = core::array::from_fn(|q| (first + q) as u32);
+        }
+        let (limits, all_bounds) = (&mut self.limits[block], &mut self.bounds[block]);
+        let mut passed = [0; PAD];
         for leaf in leaves {
-            let candidates = &search.sieve.coords[leaf * leaf_len..][..leaf_len];
-            if !search.lanes.sieve(candidates, queries, &self.limits[block], &mut hits) {
+            let candidates = &sieve.coords[leaf * leaf_len..][..leaf_len];
+            if !kernels.sieve(candidates, queries, limits, &mut passed) {
                 continue;
             }
-            let valid = ((1u64 << (search.right.len() - leaf * FAN).min(FAN)) - 1) as u32;
-            for (q, &hits) in hits.iter().enumerate() {
-                let mut lanes = hits & valid;
-                if lanes == 0 {
-                    continue;
+            let mut bounds = [T::NAN; PAD];
+            for (q, bound) in bounds.iter_mut().enumerate() {
+                if passed[q] != 0 {
+                    *bound = all_bounds[q];
                 }
-                let query = first + q;
-                self.ids.clear();
-                while lanes != 0 {
-                    let id = leaf * FAN + lanes.trailing_zeros() as usize;
-                    lanes &= lanes - 1;
-                    if !(search.excluded && id == query) {
-                        self.ids.push(id as u32);
-                    }
-                }
-                let row = search.left.row(query);
-                search.kernels.distances(search.right, row, &self.ids, &mut self.distances);
-                for (&acc, &id) in self.distances.iter().zip(&self.ids) {
-                    if acc <= search.cap
-                        && let Some(bound) = self.best[block].offer(q, acc.near(id))
-                    {
-                        self.limits[block][q] = search.sieve.limit(bound);
-                    }
+            }
+            let job = LeafJob {
+                coords: right.leaf(leaf),
+                lo,
+                hi,
+                box_stride,
+                node: leaf,
+                queries: search.left.leaf(first / FAN),
+                dim: sieve.dim,
+            };
+            kernels.leaf(&job, &bounds, &mut self.hits);
+            let ids = &right.ids()[leaf * FAN..right.len().min((leaf + 1) * FAN)];
+            self.best[block].take(&self.hits, ids, &own, &mut bounds);
+            for q in 0..PAD {
+                if passed[q] != 0 && bounds[q] < all_bounds[q] {
+                    all_bounds[q] = bounds[q];
+                    limits[q] = sieve.limit(bounds[q]);
                 }
             }
         }
@@ -256,6 +269,7 @@ impl<T: Scalar> Sifter<T> {
 mod tests {
     use super::*;
     use crate::index::order;
+    use crate::points::Points;
     use crate::summary::extents;
 
     /// What the lanes get of a pair is never more than the limit of its distance.

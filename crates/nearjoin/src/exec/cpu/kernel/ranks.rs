@@ -36,7 +36,7 @@ pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
 ) -> u32 {
     let dim = if D == 0 { job.dim } else { D };
     // SAFETY: `NodeJob::check` has made sure of the candidates in every column, of the boxes
-    // and of the queries; `Ranks::check` of the tags for another leaf; the caller promises the
+    // and of the queries; `NearestKernels::rank` of the tags for another leaf; the caller promises the
     // instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
@@ -143,7 +143,7 @@ unsafe fn sort_16<V: Vector>(v: &mut [V; PAD]) {
     }
 }
 
-/// Sorts a bitonic sequence of 8 registers, from `at` on.
+/// Sorts a bitonic sequence of 8 registers.
 #[inline(always)]
 unsafe fn smooth_8<V: Vector>(v: &mut [V; PAD]) {
     // SAFETY: the caller promises the instruction set.
