@@ -180,7 +180,7 @@ fn rows_in_order_come_in_parts_where_memory_is_short() {
     parts(&folder, "p.npy q.npy -k 20", "5MiB");
     let ran = folder.run("knn p.npy -k 19000 -o o.npz --memory-limit 2MiB");
     assert_eq!(ran.code, Some(1), "{}", ran.errors);
-    assert!(ran.errors.contains("raise the limit, or write a table without --sorted"));
+    assert!(ran.errors.contains("the memory limit is 1.50 MiB: raise the limit"), "{}", ran.errors);
     folder.nearjoin("gen uniform -n 30 -d 2 --seed 3 -q -o few.npy");
     parts(&folder, "p.npy few.npy -k 40 --pad", "3MiB");
 }
