@@ -364,7 +364,10 @@ impl<T: Scalar> KnnPlan<'_, T> {
         let (finding, right_leaves) = match strategy {
             Strategy::Brute => {
                 let leaves = Leaves::new(right, order::identity(right.len())?)?;
-                let extents = both(&extents(left), &extents(right));
+                let extents = match self.right {
+                    Some(right) => both(&extents(left), &extents(right)),
+                    None => extents(left),
+                };
                 (Finding::Sieve(Sieve::new(&leaves, metric, &extents)?), leaves)
             }
             Strategy::Grid => {

@@ -23,21 +23,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
         let first = nodes.start;
         let job = boxes.job(level, first, nodes.len(), &worker.bound);
         let near = self.kernels.gaps(&job, worker.limit, &mut gaps) & some;
-        let mut order = [(T::ZERO, 0usize); PAD];
-        let mut len = 0;
-        let mut left = near;
-        while left != 0 {
-            let node = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let gap = gaps[node];
-            let mut at = len;
-            while at > 0 && gap < order[at - 1].0 {
-                order[at] = order[at - 1];
-                at -= 1;
-            }
-            order[at] = (gap, node);
-            len += 1;
-        }
+        let (order, len) = nearest_first(&gaps, near);
         for &(gap, node) in &order[..len] {
             let node = first + node;
             if gap > worker.limit {
@@ -104,4 +90,26 @@ impl<T: Scalar> CpuKnn<'_, T> {
         best.take(hits, ids, own, bounds);
         worker.limit = largest(bounds);
     }
+}
+
+/// Some of 16 blocks, the nearest first, with their gaps, and how many there are.
+pub(super) fn nearest_first<T: Scalar>(
+    gaps: &[T; PAD],
+    mut some: u32,
+) -> ([(T, usize); PAD], usize) {
+    let mut order = [(T::ZERO, 0); PAD];
+    let mut len = 0;
+    while some != 0 {
+        let node = some.trailing_zeros() as usize;
+        some &= some - 1;
+        let gap = gaps[node];
+        let mut at = len;
+        while at > 0 && gap < order[at - 1].0 {
+            order[at] = order[at - 1];
+            at -= 1;
+        }
+        order[at] = (gap, node);
+        len += 1;
+    }
+    (order, len)
 }

@@ -6,6 +6,7 @@
 //! one that was dropped, do not, or a block of boxes was passed over that begins as far away, the
 //! block of queries is searched again by full comparison.
 
+use super::descend::nearest_first;
 use super::kernel::{FULL, LeafJob, NodeJob, PAD, Ranks};
 use super::knn::{CpuKnn, Finding, Way, Worker};
 use super::select::NOBODY;
@@ -109,12 +110,10 @@ impl<T: Scalar> CpuKnn<'_, T> {
     fn nearest(&self, boxes: &Boxes<T>, level: usize, first: usize, bound: &BoxOf<T>) -> Seed {
         let count = FAN.min(boxes.count(level) - first);
         let mut gaps = [T::ZERO; PAD];
-        self.kernels.gaps(&boxes.job(level, first, count, bound), T::INFINITY, &mut gaps);
-        let mut seed = Seed { count, order: core::array::from_fn(|at| at), ..Seed::default() };
-        seed.order[..count].sort_unstable_by(|&a, &b| {
-            gaps[a].partial_cmp(&gaps[b]).unwrap_or(core::cmp::Ordering::Equal)
-        });
-        seed
+        let job = boxes.job(level, first, count, bound);
+        let all = self.kernels.gaps(&job, T::INFINITY, &mut gaps);
+        let (order, count) = nearest_first(&gaps, all);
+        Seed { count, order: order.map(|(_, node)| node), ..Seed::default() }
     }
 
     /// Notes the candidates of some leaves for a query.

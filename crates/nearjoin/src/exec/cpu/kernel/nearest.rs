@@ -255,7 +255,7 @@ pub(super) unsafe fn keep<V: Vector, N: Norm, const D: usize>(
 }
 
 /// Dimensions of which the queries are held in registers.
-const HELD: usize = 8;
+pub(super) const HELD: usize = 8;
 
 /// Lanes in which one candidate comes before another: nearer, or as near with the smaller row.
 #[inline(always)]

@@ -6,6 +6,7 @@
 //! Keys that differ only in their tags leave the order open; the caller looks closer.
 
 use super::generic::step_gap;
+use super::nearest::HELD;
 use super::vector::{Norm, Vector};
 use super::{NodeJob, PAD, Ranks};
 use crate::scalar::Scalar;
@@ -14,9 +15,6 @@ use crate::scalar::Scalar;
 pub(crate) const FULL: usize = 64;
 /// Tags that one leaf can take, with those that a register writes beyond.
 pub(super) const LEAF: usize = 2 * PAD;
-
-/// Dimensions of which a query is held in registers.
-const HELD: usize = 8;
 
 /// Notes the candidates of some leaves of a node for one query. Returns the leaves that are
 /// left when it is time to merge.
@@ -36,8 +34,8 @@ pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
 ) -> u32 {
     let dim = if D == 0 { job.dim } else { D };
     // SAFETY: `NodeJob::check` has made sure of the candidates in every column, of the boxes
-    // and of the queries; `NearestKernels::rank` of the tags for another leaf; the caller promises the
-    // instruction set.
+    // and of the queries; `NearestKernels::rank` of the tags for another leaf; the caller
+    // promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
         let queries = job.queries.as_ptr().add(query);
