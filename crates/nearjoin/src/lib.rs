@@ -43,6 +43,8 @@ mod summary;
 pub use curve::NeighborCurve;
 pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
+#[doc(hidden)]
+pub use exec::gpu::driver;
 pub use join::{EpsJoin, Estimate, Plan, count_pairs, eps_join, eps_join_between};
 pub use knn::{KnnJoin, KnnPlan, knn_join, knn_join_between};
 pub use memory::Buffer;

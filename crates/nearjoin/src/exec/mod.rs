@@ -1,6 +1,7 @@
 //! Executors: they turn work into rows of results and hand the rows to a sink.
 
 pub(crate) mod cpu;
+pub(crate) mod gpu;
 pub(crate) mod queue;
 
 use core::ops::ControlFlow;

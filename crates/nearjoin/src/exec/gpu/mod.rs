@@ -1,0 +1,3 @@
+//! The GPU engine.
+
+pub mod driver;
