@@ -5,7 +5,7 @@
 // the CPU against a header of its own, which is included first and defines NEARJOIN_SIMT,
 // the two macros, and everything of CUDA that kernels may use:
 //
-//   __device__ __forceinline__ __restrict__ __shared__ (static arrays only) __launch_bounds__
+//   __device__ __forceinline__ __noinline__ __grid_constant__ __shared__ (static arrays only) __launch_bounds__
 //   threadIdx.x blockIdx.x blockDim.x gridDim.x
 //   __syncthreads __syncwarp __ballot_sync __any_sync __all_sync __shfl_sync
 //   __shfl_up_sync __shfl_xor_sync __match_any_sync __popc __popcll __ffs __clz __clzll

@@ -7,6 +7,7 @@ pub(crate) mod queue;
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicU64;
 
+use crate::error::Result;
 use crate::monitor::Monitor;
 
 /// What the engine did.
@@ -81,14 +82,34 @@ impl<'a> Reporter<'a> {
 /// A join over an index that is built: what every device can do for a sink.
 pub(crate) trait Executor<T>: Sync {
     /// Counts the ordered pairs.
-    fn count(&self) -> Work;
+    fn count(&self) -> Result<Work>;
     /// Stores the number of neighbours of each query.
-    fn degrees(&self, degrees: &[AtomicU64]) -> Work;
+    fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work>;
     /// Hands out the rows of all queries, some at a time, in any order and from many
     /// threads at once, until `emit` breaks off.
-    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work;
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work>;
     /// Threads that may call `emit`.
     fn workers(&self) -> usize;
+    /// Whether it is the thread that calls `rows` which calls `emit`, with many rows at a time
+    /// and one list after the other.
+    fn makes_blocks(&self) -> bool {
+        false
+    }
+    /// Finds all rows, or counts them, and makes `offsets[1..]` the ends of all of them; for
+    /// devices that make rows in the order of the input. Others leave this to the sink.
+    fn lay_out(
+        &self,
+        _request: Request,
+        _offsets: &mut [u64],
+    ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
+        None
+    }
+}
+
+/// Rows of which the offsets are known.
+pub(crate) trait LaidOut<T> {
+    /// Writes them one after the other.
+    fn write(self: Box<Self>, ids: &mut [u32], distances: Option<&mut [T]>) -> Result<Work>;
 }
 
 /// Receives rows as they are made.
@@ -113,9 +134,47 @@ pub(crate) struct Rows<'a, T> {
     /// The queries: rows of the left input.
     pub(crate) queries: &'a [u32],
     /// The neighbours of each: rows of the right input.
-    pub(crate) neighbors: &'a [Vec<u32>],
-    /// Their distances, where requested; else empty.
-    pub(crate) distances: &'a [Vec<T>],
+    pub(crate) neighbors: Lists<'a, u32>,
+    /// Their distances, where requested.
+    pub(crate) distances: Option<Lists<'a, T>>,
     /// Queries that are likely to come next.
     pub(crate) ahead: &'a [u32],
+}
+
+/// A list of values for each of some queries.
+pub(crate) enum Lists<'a, V> {
+    /// As a thread keeps them while it looks for more.
+    Each(&'a [Vec<V>]),
+    /// One after the other; `offsets` say where each begins, and the end, from any start.
+    Flat { offsets: &'a [u64], values: &'a [V] },
+}
+
+impl<'a, V> Lists<'a, V> {
+    /// The list of one query.
+    #[inline(always)]
+    pub(crate) fn row(&self, at: usize) -> &'a [V] {
+        match *self {
+            Lists::Each(lists) => &lists[at],
+            Lists::Flat { offsets, values } => {
+                let place = |offset: u64| (offset - offsets[0]) as usize;
+                &values[place(offsets[at])..place(offsets[at + 1])]
+            }
+        }
+    }
+
+    /// Values in all lists.
+    pub(crate) fn total(&self) -> u64 {
+        match *self {
+            Lists::Each(lists) => lists.iter().map(|list| list.len() as u64).sum(),
+            Lists::Flat { values, .. } => values.len() as u64,
+        }
+    }
+}
+
+impl<T> Rows<'_, T> {
+    /// The distances of one query, where requested.
+    #[inline(always)]
+    pub(crate) fn distances(&self, at: usize) -> Option<&[T]> {
+        self.distances.as_ref().map(|distances| distances.row(at))
+    }
 }

@@ -52,6 +52,16 @@ impl Axis {
         Axis { dim, width, cells, origin, per_unit: 1.0 / width, slack }
     }
 
+    /// Words of an axis as a device knows it.
+    pub(crate) const WORDS: usize = 6;
+
+    /// As `Axis` of `grid.cuh`.
+    pub(crate) fn to_words(self) -> [u64; Axis::WORDS] {
+        let [origin, per_unit, width, slack] =
+            [self.origin, self.per_unit, self.width, self.slack].map(f64::to_bits);
+        [origin, per_unit, width, slack, self.cells, self.dim as u64]
+    }
+
     /// The cell of a coordinate; coordinates beyond the ends belong to the end cells.
     #[inline(always)]
     pub(super) fn cell(&self, x: f64) -> u64 {

@@ -4,32 +4,54 @@ use std::sync::mpsc;
 
 use super::{Execution, Receive, ReceiveKnn};
 use crate::error::{Error, Result};
-use crate::exec::{Request, Rows};
+use crate::exec::{Lists, Request, Rows};
 use crate::scalar::Scalar;
 
 /// Pairs in a block, at about which it is handed over.
 const DEFAULT_BLOCK: usize = 1 << 16;
 
-/// Some complete rows of the answer.
+/// Some complete rows of the answer, in memory of the join.
 ///
 /// Row `i` of the block belongs to left point `queries[i]`; its neighbours are
 /// `neighbors[offsets[i]..offsets[i + 1]]`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Block<T> {
+pub struct Block<'a, T> {
     /// Left points, by row of the input.
-    pub queries: Vec<u32>,
+    pub queries: &'a [u32],
     /// Where each row begins, and the end.
-    pub offsets: Vec<u64>,
+    pub offsets: &'a [u64],
     /// Right points, by row of the input.
-    pub neighbors: Vec<u32>,
+    pub neighbors: &'a [u32],
     /// Distances of the neighbours; empty unless asked for.
-    pub distances: Vec<T>,
+    pub distances: &'a [T],
 }
 
-impl<T: Scalar> Block<T> {
+impl<'a, T: Scalar> Block<'a, T> {
+    /// The left points with their neighbours.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u32])> {
+        let neighbors = self.neighbors;
+        let row = move |row: &[u64]| &neighbors[row[0] as usize..row[1] as usize];
+        self.queries.iter().copied().zip(self.offsets.windows(2).map(row))
+    }
+
+    /// Number of pairs.
+    pub fn pairs(&self) -> usize {
+        self.neighbors.len()
+    }
+}
+
+/// A block in the making.
+struct Building<T> {
+    queries: Vec<u32>,
+    offsets: Vec<u64>,
+    neighbors: Vec<u32>,
+    distances: Vec<T>,
+}
+
+impl<T: Scalar> Building<T> {
     fn new() -> Self {
-        Block {
+        Building {
             queries: Vec::new(),
             offsets: vec![0],
             neighbors: Vec::new(),
@@ -37,18 +59,13 @@ impl<T: Scalar> Block<T> {
         }
     }
 
-    /// The left points with their neighbours.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> {
-        let rows = self.offsets.windows(2);
-        self.queries
-            .iter()
-            .zip(rows)
-            .map(|(&query, row)| (query, &self.neighbors[row[0] as usize..row[1] as usize]))
-    }
-
-    /// Number of pairs.
-    pub fn pairs(&self) -> usize {
-        self.neighbors.len()
+    fn block(&self) -> Block<'_, T> {
+        Block {
+            queries: &self.queries,
+            offsets: &self.offsets,
+            neighbors: &self.neighbors,
+            distances: &self.distances,
+        }
     }
 
     fn clear(&mut self) {
@@ -61,11 +78,9 @@ impl<T: Scalar> Block<T> {
     fn append(&mut self, rows: &Rows<'_, T>) {
         for (at, &query) in rows.queries.iter().enumerate() {
             self.queries.push(query);
-            self.neighbors.extend_from_slice(&rows.neighbors[at]);
+            self.neighbors.extend_from_slice(rows.neighbors.row(at));
             self.offsets.push(self.neighbors.len() as u64);
-            if let Some(distances) = rows.distances.get(at) {
-                self.distances.extend_from_slice(distances);
-            }
+            self.distances.extend_from_slice(rows.distances(at).unwrap_or_default());
         }
     }
 }
@@ -139,17 +154,68 @@ impl<F> core::fmt::Debug for Callback<F> {
     }
 }
 
-impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Callback<F> {
+impl<F> Callback<F> {
+    /// Hands out rows that come flat and on this thread as they are, cut into blocks.
+    fn receive_here<T: Scalar>(
+        &mut self,
+        execution: &mut Execution<'_, T>,
+        request: Request,
+    ) -> Result<()>
+    where
+        F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send,
+    {
+        let most = self.block as u64;
+        let state = Mutex::new((&mut self.function, Vec::<u64>::new(), false));
+        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
+            let mut state = state.lock().unwrap_or_else(|e| e.into_inner());
+            let (function, own, stopped) = &mut *state;
+            let Lists::Flat { offsets, values } = rows.neighbors else {
+                unreachable!("a device that hands out flat rows");
+            };
+            let mut first = 0;
+            while first < rows.queries.len() {
+                let start = offsets[first];
+                let full = offsets[first + 1..].partition_point(|&end| end - start < most);
+                let end = (first + (full + 1).min(self.block)).min(rows.queries.len());
+                own.clear();
+                own.extend(offsets[first..=end].iter().map(|offset| offset - start));
+                let range = (start - offsets[0]) as usize..(offsets[end] - offsets[0]) as usize;
+                let distances = match rows.distances {
+                    Some(Lists::Flat { values, .. }) => &values[range.clone()],
+                    _ => &[],
+                };
+                let queries = &rows.queries[first..end];
+                let block = Block { queries, offsets: own, neighbors: &values[range], distances };
+                if function(&block).is_break() {
+                    *stopped = true;
+                    return ControlFlow::Break(());
+                }
+                first = end;
+            }
+            ControlFlow::Continue(())
+        })?;
+        execution.stats.record(work);
+        match state.into_inner().unwrap_or_else(|e| e.into_inner()).2 {
+            true => Err(Error::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> for Callback<F> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         let workers = execution.executor.workers();
         let (executor, most) = (execution.executor, self.block);
         let request = Request { once: self.request.once && execution.is_self, ..self.request };
-        let building: Vec<Mutex<Block<T>>> =
-            (0..workers).map(|_| Mutex::new(Block::new())).collect();
+        if executor.makes_blocks() {
+            return self.receive_here(execution, request);
+        }
+        let building: Vec<Mutex<Building<T>>> =
+            (0..workers).map(|_| Mutex::new(Building::new())).collect();
         // Full blocks wait here; a worker with another one waits until there is room.
-        let (send, receive) = mpsc::sync_channel::<Block<T>>(workers);
-        let (give_back, returned) = mpsc::sync_channel::<Block<T>>(2 * workers);
+        let (send, receive) = mpsc::sync_channel::<Building<T>>(workers);
+        let (give_back, returned) = mpsc::sync_channel::<Building<T>>(2 * workers);
         let returned = Mutex::new(returned);
 
         let (work, stopped) = std::thread::scope(|scope| {
@@ -158,11 +224,11 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
                 let emit = |rows: &Rows<'_, T>| {
                     let mut block = building[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
                     block.append(rows);
-                    if block.pairs() < most && block.queries.len() < most {
+                    if block.neighbors.len() < most && block.queries.len() < most {
                         return ControlFlow::Continue(());
                     }
                     let spare = returned.lock().unwrap_or_else(|e| e.into_inner()).try_recv();
-                    let empty = spare.unwrap_or_else(|_| Block::new());
+                    let empty = spare.unwrap_or_else(|_| Building::new());
                     let full = core::mem::replace(&mut *block, empty);
                     // The receiver is gone when the function has asked to stop.
                     match send.send(full) {
@@ -175,7 +241,7 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
             let mut stopped = false;
             let receive = receive;
             while let Ok(mut block) = receive.recv() {
-                if (self.function)(&block).is_break() {
+                if (self.function)(&block.block()).is_break() {
                     stopped = true;
                     break;
                 }
@@ -190,13 +256,13 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
             };
             (work, stopped)
         });
-        execution.stats.record(work);
+        execution.stats.record(work?);
         if stopped {
             return Err(Error::Stopped);
         }
         for block in building {
             let block = block.into_inner().unwrap_or_else(|e| e.into_inner());
-            if !block.queries.is_empty() && (self.function)(&block).is_break() {
+            if !block.queries.is_empty() && (self.function)(&block.block()).is_break() {
                 return Err(Error::Stopped);
             }
         }
@@ -204,7 +270,7 @@ impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> Receive<T> for Ca
     }
 }
 
-impl<T: Scalar, F: FnMut(&Block<T>) -> ControlFlow<()> + Send> ReceiveKnn<T> for Callback<F> {
+impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> ReceiveKnn<T> for Callback<F> {
     #[allow(private_interfaces)]
     fn receive_knn(&mut self, execution: &mut Execution<'_, T>, _k: usize) -> Result<()> {
         self.receive(execution)

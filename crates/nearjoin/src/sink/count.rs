@@ -31,7 +31,7 @@ impl Count {
 impl<T> Receive<T> for Count {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
-        let work = execution.executor.count();
+        let work = execution.executor.count()?;
         self.pairs = work.pairs;
         execution.stats.record(work);
         Ok(())

@@ -146,7 +146,7 @@ impl<T: Scalar> Receive<T> for CsrSink<T> {
             true => Some(pool.install(|| Buffer::<T>::faulted_in(pairs as usize))?),
             false => None,
         };
-        kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut());
+        kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut())?;
         execution.stats.result_bytes = bytes;
         self.csr = Csr { offsets, ids, distances };
         Ok(())
@@ -227,7 +227,7 @@ impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
             }
             None => None,
         };
-        kept.fill(execution, self.request, self.offsets, ids, distances);
+        kept.fill(execution, self.request, self.offsets, ids, distances)?;
         execution.stats.result_bytes = result_bytes::<T>(rows, needed, self.request);
         self.pairs = needed;
         Ok(())

@@ -43,7 +43,7 @@ impl<T> Receive<T> for Degrees {
         let mut degrees: Vec<AtomicU64> = Vec::new();
         degrees.try_reserve_exact(execution.queries).map_err(|_| Error::OutOfMemory { bytes })?;
         degrees.resize_with(execution.queries, || AtomicU64::new(0));
-        let work = execution.executor.degrees(&degrees);
+        let work = execution.executor.degrees(&degrees)?;
         execution.stats.record(work);
         execution.stats.result_bytes = bytes as u64;
         self.degrees = degrees.into_iter().map(AtomicU64::into_inner).collect();

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::Execution;
 use super::csr::result_bytes;
 use crate::error::{Error, Result};
-use crate::exec::{Request, Rows};
+use crate::exec::{LaidOut, Request, Rows};
 use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic, prefetch};
 use crate::scalar::Scalar;
 
@@ -20,9 +20,12 @@ use crate::scalar::Scalar;
 /// A small result is kept as it is found and copied to its place once the offsets are
 /// known: one pass over the candidates. A large one is only counted, and found again:
 /// two passes, but no second copy in memory.
-pub(super) enum Kept<T> {
+///
+/// A device that makes rows in the order of the input decides that by itself.
+pub(super) enum Kept<'a, T> {
     Counted,
     Rows(Vec<Arena<T>>),
+    LaidOut(Box<dyn LaidOut<T> + 'a>),
 }
 
 /// Rows as one thread found them.
@@ -74,22 +77,25 @@ impl<T: Zeroable> Chunks<T> {
     }
 }
 
-impl<T: Scalar> Kept<T> {
+impl<'a, T: Scalar> Kept<'a, T> {
     /// Makes `offsets[1..]` the ends of all rows.
     pub(super) fn collect(
-        execution: &mut Execution<'_, T>,
+        execution: &mut Execution<'a, T>,
         request: Request,
         offsets: &mut [u64],
     ) -> Result<Self> {
+        if let Some(rows) = execution.executor.lay_out(request, offsets) {
+            return Ok(Kept::LaidOut(rows?));
+        }
         // If the estimate is too low, the rows kept so far are lost; it seldom is by much.
         let bytes = result_bytes::<T>(0, execution.expected_pairs as u64, request);
         let degrees = as_atomic(&mut offsets[1..]);
         let kept =
-            if bytes <= execution.spare { Self::keep(execution, request, degrees) } else { None };
+            if bytes <= execution.spare { Self::keep(execution, request, degrees)? } else { None };
         let kept = match kept {
             Some(kept) => kept,
             None => {
-                let work = execution.executor.degrees(degrees);
+                let work = execution.executor.degrees(degrees)?;
                 execution.stats.record(work);
                 Kept::Counted
             }
@@ -107,7 +113,7 @@ impl<T: Scalar> Kept<T> {
         execution: &mut Execution<'_, T>,
         request: Request,
         degrees: &[AtomicU64],
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>> {
         let arenas: Vec<Mutex<Arena<T>>> =
             (0..execution.executor.workers()).map(|_| Mutex::new(Arena::new())).collect();
         let most = execution.spare / (4 + size_of::<T>() as u64 * u64::from(request.distances));
@@ -115,20 +121,20 @@ impl<T: Scalar> Kept<T> {
         let too_many = AtomicBool::new(false);
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
-            let found = rows.neighbors.iter().map(|row| row.len() as u64).sum::<u64>();
+            let found = rows.neighbors.total();
             let in_all = pairs.fetch_add(found, Relaxed) + found;
             if in_all > most || arena.keep(rows, degrees).is_err() {
                 too_many.store(true, Relaxed);
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
-        });
+        })?;
         execution.stats.record(work);
         if too_many.into_inner() {
-            return None;
+            return Ok(None);
         }
         let open = |arena: Mutex<Arena<T>>| arena.into_inner().unwrap_or_else(|e| e.into_inner());
-        Some(Kept::Rows(arenas.into_iter().map(open).collect()))
+        Ok(Some(Kept::Rows(arenas.into_iter().map(open).collect())))
     }
 
     /// Puts every row in its place.
@@ -139,21 +145,30 @@ impl<T: Scalar> Kept<T> {
         offsets: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
-    ) {
+    ) -> Result<()> {
+        let kept = match self {
+            Kept::LaidOut(rows) => {
+                execution.stats.record(rows.write(ids, distances)?);
+                return Ok(());
+            }
+            kept => kept,
+        };
         let place =
             Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) };
-        match self {
+        match kept {
             Kept::Counted => {
                 let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
                     place.rows(rows);
                     ControlFlow::Continue(())
-                });
+                })?;
                 execution.stats.record(work);
             }
             Kept::Rows(arenas) => execution.pool.install(|| {
                 arenas.par_iter().for_each(|arena| arena.place(&place));
             }),
+            Kept::LaidOut(_) => {}
         }
+        Ok(())
     }
 }
 
@@ -164,11 +179,11 @@ impl<T: Scalar> Arena<T> {
 
     fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) -> Result<()> {
         for (at, &query) in rows.queries.iter().enumerate() {
-            let row = &rows.neighbors[at];
+            let row = rows.neighbors.row(at);
             degrees[query as usize].store(row.len() as u64, Relaxed);
             self.rows.push((query, row.len() as u32));
             self.ids.append(row)?;
-            if let Some(distances) = rows.distances.get(at) {
+            if let Some(distances) = rows.distances(at) {
                 self.distances.append(distances)?;
             }
         }
@@ -220,8 +235,7 @@ impl<T: Scalar> Place<'_, T> {
             }
         }
         for (at, &query) in rows.queries.iter().enumerate() {
-            let distances = rows.distances.get(at).map(|distances| &distances[..]);
-            self.row(self.range(query), &rows.neighbors[at], distances);
+            self.row(self.range(query), rows.neighbors.row(at), rows.distances(at));
         }
         self.ids.finish();
     }

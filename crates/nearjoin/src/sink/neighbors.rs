@@ -92,7 +92,7 @@ impl<T: Scalar> ReceiveKnn<T> for Neighbors<T> {
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             place.rows(rows);
             ControlFlow::Continue(())
-        });
+        })?;
         execution.stats.record(work);
         execution.stats.result_bytes = bytes;
         *self = Neighbors { k, ids, distances };
@@ -122,7 +122,7 @@ impl<T: Scalar> Place<'_, T> {
             self.distances.prefetch(query as usize * self.k);
         }
         for (at, &query) in rows.queries.iter().enumerate() {
-            let (ids, distances) = (&rows.neighbors[at], &rows.distances[at]);
+            let (ids, distances) = (rows.neighbors.row(at), rows.distances(at).unwrap_or_default());
             assert!(ids.len() <= self.k && ids.len() == distances.len());
             let start = query as usize * self.k;
             let end = start + ids.len();

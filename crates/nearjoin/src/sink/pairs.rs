@@ -121,8 +121,8 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
             for (at, &query) in rows.queries.iter().enumerate() {
-                let distances = rows.distances.get(at);
-                for (k, &neighbor) in rows.neighbors[at].iter().enumerate() {
+                let distances = rows.distances(at);
+                for (k, &neighbor) in rows.neighbors.row(at).iter().enumerate() {
                     let distance = distances.map(|distances| distances[k]);
                     if half {
                         columns.push(query.min(neighbor), query.max(neighbor), distance);
@@ -138,7 +138,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
-        });
+        })?;
         let mut columns = columns.into_inner().unwrap_or_else(|e| e.into_inner());
         if columns.len() as u64 > most {
             // How many there would have been is not known: say what the estimate says.

@@ -17,8 +17,9 @@ use super::pool::Pool;
 use super::scan::{Mode, Scanner};
 use super::sort_by_id;
 use super::tile::Band;
+use crate::error::Result;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work};
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
 use crate::metric::Threshold;
@@ -347,7 +348,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
 }
 
 impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
-    fn count(&self) -> Work {
+    fn count(&self) -> Result<Work> {
         let cover = if self.is_self() { self.once() } else { Cover::Full };
         let mut total = self.work(Pass { cover, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, cover);
@@ -361,12 +362,12 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
                 _ => 2 * total.pairs + if self.include_self { points } else { 0 },
             };
         }
-        total
+        Ok(total)
     }
 
-    fn degrees(&self, degrees: &[AtomicU64]) -> Work {
+    fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
         let own = u64::from(self.excludes_self());
-        self.work(Pass { cover: Cover::Full, counting: true }, &|worker, block, bound| {
+        Ok(self.work(Pass { cover: Cover::Full, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
             worker.work.pairs -= own * block.len() as u64;
             let ids = &self.queries().ids()[block.start as usize..block.end as usize];
@@ -374,20 +375,20 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
                 degrees[*id as usize].store(count - own, Relaxed);
             }
             ControlFlow::Continue(())
-        })
+        }))
     }
 
-    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work {
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         let cover = if request.once { self.once() } else { Cover::Full };
-        self.work(Pass { cover, counting: false }, &|worker, block, bound| {
+        Ok(self.work(Pass { cover, counting: false }, &|worker, block, bound| {
             self.fill_block(worker, &block, bound, cover, request);
             let queries = &self.queries().ids()[block.start as usize..block.end as usize];
-            let neighbors = &worker.scanner.matches.rows[..queries.len()];
-            worker.work.pairs += neighbors.iter().map(|row| row.len() as u64).sum::<u64>();
-            let distances = if request.distances { &worker.distances[..] } else { &[] };
+            let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
+            worker.work.pairs += neighbors.total();
+            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
             let ahead = &self.queries().ids()[block.end as usize..];
             emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
-        })
+        }))
     }
 
     fn workers(&self) -> usize {

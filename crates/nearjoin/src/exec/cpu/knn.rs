@@ -26,8 +26,9 @@ use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
 use super::sort_by_id;
+use crate::error::Result;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Reporter, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work};
 use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;
@@ -294,31 +295,30 @@ impl<'a, T: Scalar> Worker<'a, T> {
 }
 
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
-    fn count(&self) -> Work {
-        self.work(Phase::Counting, &|_, worker, queries, _| {
+    fn count(&self) -> Result<Work> {
+        Ok(self.work(Phase::Counting, &|_, worker, queries, _| {
             worker.fill(self, queries.len(), Request::default());
             ControlFlow::Continue(())
-        })
+        }))
     }
 
-    fn degrees(&self, degrees: &[AtomicU64]) -> Work {
-        self.work(Phase::Counting, &|_, worker, queries, _| {
+    fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
+        Ok(self.work(Phase::Counting, &|_, worker, queries, _| {
             worker.fill(self, queries.len(), Request::default());
             for (query, row) in queries.iter().zip(&worker.rows) {
                 degrees[*query as usize].store(row.len() as u64, Relaxed);
             }
             ControlFlow::Continue(())
-        })
+        }))
     }
 
-    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Work {
-        self.work(Phase::Joining, &|number, worker, queries, ahead| {
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        Ok(self.work(Phase::Joining, &|number, worker, queries, ahead| {
             worker.fill(self, queries.len(), request);
-            let neighbors = &worker.rows[..queries.len()];
-            let distances =
-                if request.distances { &worker.distances[..queries.len()] } else { &[] };
+            let neighbors = Lists::Each(&worker.rows[..queries.len()]);
+            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
             emit(&Rows { worker: number, queries, neighbors, distances, ahead })
-        })
+        }))
     }
 
     fn workers(&self) -> usize {

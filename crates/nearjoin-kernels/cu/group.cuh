@@ -1,0 +1,318 @@
+// The cell-cooperative join: a warp takes 32 queries that follow each other in the order of
+// the index, finds the candidates of their box, and tests them together.
+//
+//     for each unit of 32 queries
+//         halve it while its box is much larger than what one query needs
+//         for each run of candidates within reach of the box
+//             for each 32 of them
+//                 copy them to shared memory
+//                 for each of them: every lane tests it against its own query
+//
+// A box that is too large holds points that are neighbours in the order but not in space.
+// Then 8 queries go together, four lanes to each, or one, with all lanes to itself.
+#pragma once
+#include "find.cuh"
+
+// What becomes of a match.
+enum {
+    // It counts for its query.
+    COUNT,
+    // For its query and, pairs being found once, for the candidate too.
+    COUNT_BOTH,
+    // Its row goes to its place.
+    FILL,
+    // The pair is appended to a list.
+    LIST,
+    // Nothing is tested: how many tests there would be.
+    WORK
+};
+
+#define GROUP_THREADS 256u
+#define GROUP_WARPS (GROUP_THREADS / WARP)
+// Pairs that a warp holds back before it appends them to the list.
+#define HELD 128u
+// A box may be so many times as large as that of a single query.
+#define LOOSE 3.0
+
+// Shared memory of a warp.
+template <int MODE, class L> struct Workspace {
+#if DIM > 0
+    alignas(16) L tile[WARP * STRIDE];
+#endif
+    u32 ids[WARP];
+    uint2 held[MODE == LIST ? HELD : 1];
+    Scalar held_distances[MODE == LIST ? HELD : 1];
+};
+
+// Some queries, spread over the lanes of a warp, and what to do with a run of candidates.
+template <int MODE, class L> struct Scan {
+    const Job& job;
+    Workspace<MODE, L>& shared;
+#if DIM > 0
+    Point<L> query;
+#endif
+    u32 position, id, row;
+    bool active;
+    // Lane l tests every `parts`-th candidate, from `part` on, for query l % (32 / parts).
+    u32 parts, part;
+    u32 count;
+    u64 cursor;
+    u32 held;
+    u64 candidates;
+
+    __device__ __forceinline__ Scan(const Job& job, Workspace<MODE, L>& shared)
+        : job(job), shared(shared), held(0), candidates(0) {}
+
+    __device__ __forceinline__ void operator()(u32 begin, u32 end) {
+        candidates += end - begin;
+        if (MODE != WORK) test_all(begin, end);
+    }
+
+    __device__ __forceinline__ void test_all(u32 begin, u32 end) {
+#if DIM > 0
+        const L* points = sizeof(L) == sizeof(Scalar) ? (const L*)job.right
+                                                      : (const L*)job.right_narrow;
+        for (u32 base = begin; base < end; base += WARP) {
+            u32 here = end - base < WARP ? end - base : WARP;
+            __syncwarp();
+            if (lane() < here) {
+                Point<L>::at(points, base + lane()).store(shared.tile, lane());
+                if (MODE != COUNT) shared.ids[lane()] = job.right_ids[base + lane()];
+            }
+            __syncwarp();
+            if (parts == 1) {
+#pragma unroll 4
+                for (u32 c = 0; c < here; c++) test(c, base + c, true);
+            } else {
+                for (u32 first = 0; first < here; first += parts) {
+                    u32 c = first + part;
+                    test(c < here ? c : 0, base + c, c < here);
+                }
+            }
+        }
+#else
+        for (u32 first = begin; first < end; first += parts) {
+            u32 at = first + part;
+            bool valid = at < end;
+            if (MODE != COUNT) {
+                __syncwarp();
+                if (lane() < parts && first + lane() < end)
+                    shared.ids[lane()] = job.right_ids[first + lane()];
+                __syncwarp();
+            }
+            Scalar acc = 0;
+            u64 candidate = valid ? at : begin;
+            for (u32 j = 0; j < job.dim; j += 16) {
+                u32 stop = j + 16 < job.dim ? j + 16 : (u32)job.dim;
+                for (u32 i = j; i < stop; i++)
+                    acc = step(acc, coordinate(job.left, job.left_len, position, i),
+                               coordinate(job.right, job.right_len, candidate, i));
+                // Sums only grow.
+                if (!__any_sync(ALL, acc <= (Scalar)job.bound)) break;
+            }
+            decide(acc <= (Scalar)job.bound && valid, acc, part, at);
+        }
+#endif
+    }
+
+#if DIM > 0
+    // Candidate `c` of the tile, which is at `at` on the right.
+    __device__ __forceinline__ void test(u32 c, u32 at, bool valid) {
+        Point<L> candidate = Point<L>::at(shared.tile, c);
+        L acc = 0;
+#pragma unroll
+        for (u32 j = 0; j < DIM; j++) acc = step(acc, query[j], candidate[j]);
+        bool match;
+        if (sizeof(L) == sizeof(Scalar)) {
+            match = acc <= (L)job.bound;
+        } else {
+            match = acc <= (L)job.sure;
+            if (!match && acc <= (L)job.maybe && valid)
+                match = accumulate(job, position, at) <= (Scalar)job.bound;
+        }
+        decide(match && valid, (Scalar)acc, c, at);
+    }
+#endif
+
+    // `acc` is exact where the lanes are of the points' own type.
+    __device__ __forceinline__ void decide(bool match, Scalar acc, u32 c, u32 at) {
+        match = match && active;
+        if (job.pattern == LATER) match = match && at > position;
+        if (MODE == COUNT) {
+            count += match;
+        } else if (MODE == COUNT_BOTH) {
+            count += match;
+            if (parts == 1) {
+                u32 matches = __ballot_sync(ALL, match);
+                if (matches && lane() == 0) atomicAdd(&job.degrees[shared.ids[c]], (u32)__popc(matches));
+            } else if (match) {
+                atomicAdd(&job.degrees[shared.ids[c]], 1u);
+            }
+        } else if (MODE == FILL) {
+            u32 neighbor = shared.ids[c];
+            if (job.exclude_self) match = match && neighbor != id;
+            u64 to = cursor;
+            if (parts == 1) {
+                cursor += match;
+            } else {
+                // The lanes of one query write side by side.
+                u32 matches = __ballot_sync(ALL, match) & mates();
+                to += __popc(matches & ((1u << lane()) - 1));
+                cursor += __popc(matches);
+            }
+            if (match) {
+                job.ids[to] = neighbor;
+                if (job.distances) job.distances[to] = distance(exact(acc, at));
+            }
+        } else if (MODE == LIST) {
+            u32 neighbor = shared.ids[c];
+            if (job.exclude_self) match = match && neighbor != id;
+            u32 matches = __ballot_sync(ALL, match);
+            if (matches == 0) return;
+            if (match) {
+                u32 to = held + __popc(matches & ((1u << lane()) - 1));
+                shared.held[to] = make_uint2(row, neighbor);
+                if (job.list_distances) shared.held_distances[to] = distance(exact(acc, at));
+            }
+            held += __popc(matches);
+            if (held > HELD - WARP) flush();
+        }
+    }
+
+    __device__ __forceinline__ Scalar exact(Scalar acc, u32 at) const {
+        return sizeof(L) == sizeof(Scalar) ? acc : accumulate(job, position, at);
+    }
+
+    // The lanes that share this lane's query.
+    __device__ __forceinline__ u32 mates() const {
+        u32 queries = WARP / parts, mates = 0;
+        for (u32 l = lane() % queries; l < WARP; l += queries) mates |= 1u << l;
+        return mates;
+    }
+
+    // Appends what is held back to the list. What finds no room is lost, but counted: the
+    // host sees that, and asks again for less at a time.
+    __device__ __noinline__ void flush() {
+        __syncwarp();
+        u64 at = 0;
+        if (lane() == 0 && held) at = atomicAdd(job.list_len, (u64)held);
+        at = __shfl_sync(ALL, at, 0);
+        for (u32 i = lane(); i < held; i += WARP) {
+            if (at + i >= job.capacity) continue;
+            job.list[at + i] = shared.held[i];
+            if (job.list_distances) job.list_distances[at + i] = shared.held_distances[i];
+        }
+        __syncwarp();
+        held = 0;
+    }
+};
+
+template <int MODE, class L> struct Group {
+    const Job& job;
+    Scan<MODE, L> scan;
+    // Of this lane's query, before queries are spread over lanes.
+    u32 position;
+    bool active;
+    u64 tests, pairs;
+
+    __device__ __forceinline__ Group(const Job& job, Workspace<MODE, L>& shared)
+        : job(job), scan(job, shared), tests(0), pairs(0) {}
+
+    // Queries first..first + 32.
+    __device__ __forceinline__ void unit(u32 unit) {
+        u64 at = (u64)unit * WARP + lane();
+        active = at < job.query_count;
+        if (!active) at = job.query_count - 1;
+        position = job.queries ? job.queries[at] : (u32)at;
+        Box own(job, position);
+        u64 before = scan.candidates;
+        Box eight = own;
+#pragma unroll 1
+        for (u32 bit = 1; bit < 8; bit *= 2) eight.join(bit);
+        Box all = eight;
+#pragma unroll 1
+        for (u32 bit = 8; bit < WARP; bit *= 2) all.join(bit);
+        bool together = job.finder != GRID || all.looseness(job) <= LOOSE;
+        bool in_eights = job.finder != GRID || eight.looseness(job) <= LOOSE;
+        for (u32 from = 0, queries; from < WARP; from += queries) {
+            queries = together ? WARP : __shfl_sync(ALL, in_eights, from) ? 8 : 1;
+            Box box = together ? all : queries == 8 ? eight : own;
+            box.take(from);
+            part(from, queries, box);
+        }
+        if (MODE == WORK && lane() == 0) {
+            u64 work = scan.candidates - before;
+            job.work[unit] = work < ALL ? (u32)work : ALL;
+        }
+    }
+
+    // `queries` of them, from lane `from` on, with their box.
+    __device__ __forceinline__ void part(u32 from, u32 queries, const Box& box) {
+        u32 source = from + lane() % queries;
+        bool some = __shfl_sync(ALL, active, source);
+        u32 actives = __ballot_sync(ALL, some);
+        if (actives == 0) return;
+        scan.active = some;
+        scan.position = __shfl_sync(ALL, position, source);
+        scan.parts = WARP / queries;
+        scan.part = lane() / queries;
+        scan.count = 0;
+        if (MODE == FILL || MODE == LIST) scan.id = job.left_ids[scan.position];
+        if (MODE != WORK) scan.row = job.left_rows[scan.position];
+        if (MODE == FILL) scan.cursor = job.offsets[scan.row] - job.base;
+#if DIM > 0
+        scan.query = Point<L>::at(sizeof(L) == sizeof(Scalar) ? (const L*)job.left
+                                                              : (const L*)job.left_narrow,
+                                  scan.position);
+#endif
+        // Positions ascend from lane to lane.
+        u32 floor = job.pattern == LATER ? __shfl_sync(ALL, position, from) : 0;
+        u64 before = scan.candidates;
+        find(job, box, floor, scan);
+        tests += (scan.candidates - before) * (__popc(actives) / scan.parts);
+        if (MODE != COUNT && MODE != COUNT_BOTH) return;
+        u32 count = scan.count;
+#pragma unroll 1
+        for (u32 step = queries; step < WARP; step *= 2) count += __shfl_xor_sync(ALL, count, step);
+        if (!scan.active || scan.part != 0) return;
+        if (job.pattern == EACH && job.exclude_self) count--;
+        pairs += count;
+        if (MODE == COUNT_BOTH)
+            atomicAdd(&job.degrees[scan.row], count);
+        else if (job.degrees)
+            job.degrees[scan.row] = count;
+    }
+
+    __device__ __forceinline__ void finish() {
+        if (MODE == LIST) scan.flush();
+        if (MODE == WORK) return;
+        if (MODE == COUNT || MODE == COUNT_BOTH) {
+            for (u32 step = WARP / 2; step > 0; step /= 2) pairs += __shfl_xor_sync(ALL, pairs, step);
+            if (lane() == 0 && job.pairs) atomicAdd(job.pairs, pairs);
+        }
+        if (lane() == 0) atomicAdd(job.tests, tests);
+    }
+};
+
+template <int MODE, class L> __device__ __forceinline__ void group(const Job& job) {
+    __shared__ Workspace<MODE, L> workspace[GROUP_WARPS];
+    Group<MODE, L> group(job, workspace[threadIdx.x / WARP]);
+    // With a queue, whoever is done takes the next unit; else each warp has one.
+    for (;;) {
+        u32 next = 0;
+        if (lane() == 0) next = job.head ? atomicAdd(job.head, 1u) : (u32)(job.first_unit + thread_number() / WARP);
+        next = __shfl_sync(ALL, next, 0);
+        if (next >= job.end_unit) break;
+        group.unit(job.units ? job.units[next] : next);
+        if (!job.head) break;
+    }
+    group.finish();
+}
+
+// Double precision is filtered in single where there are narrow points.
+template <int MODE> __device__ __forceinline__ void group(const Job& job) {
+#if defined(SCALAR_F64) && DIM > 0
+    if (job.left_narrow) return group<MODE, float>(job);
+#endif
+    group<MODE, Scalar>(job);
+}

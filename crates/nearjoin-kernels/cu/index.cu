@@ -1,0 +1,171 @@
+// Building indexes: keys, cells, points in the order of an index, and the quantile directory.
+//
+// Compiled with SCALAR_F32 or SCALAR_F64.
+#include "device.cuh"
+#include "grid.cuh"
+#include "scan.cuh"
+#include "scalar.cuh"
+
+// ---------------------------------------------------------------- the grid
+
+template <class Key>
+__device__ __forceinline__ void cell_keys(const Scalar* points, u64 n, u32 dim, const Grid& grid,
+                                          Key* keys) {
+    u64 row = thread_number();
+    if (row >= n) return;
+    u64 key = 0;
+    for (u32 a = 0; a < grid.axes; a++) {
+        const Axis& axis = grid.axis[a];
+        key = snake(key, axis, cell_of(axis, (double)points[row * dim + axis.dim]));
+    }
+    keys[row] = (Key)key;
+}
+
+KERNEL(cell_keys_u32)(const Scalar* points, u64 n, u32 dim, Grid grid, u32* keys) {
+    cell_keys(points, n, dim, grid, keys);
+}
+KERNEL(cell_keys_u64)(const Scalar* points, u64 n, u32 dim, Grid grid, u64* keys) {
+    cell_keys(points, n, dim, grid, keys);
+}
+
+// The number of points of each cell, of keys in ascending order. `counts` is all zero. Only
+// the first and the last point of a cell say something: sums that wrap around on the way.
+KERNEL(cell_counts)(const u32* keys, u64 n, u32* counts) {
+    u64 at = thread_number();
+    if (at >= n) return;
+    u32 key = keys[at];
+    if (at == 0 || keys[at - 1] != key) atomicAdd(&counts[key], 0u - (u32)at);
+    if (at + 1 == n || keys[at + 1] != key) atomicAdd(&counts[key], (u32)at + 1);
+}
+
+// Whether a cell begins at each position, of keys in ascending order.
+template <class Key>
+__device__ __forceinline__ void cell_begins(const Key* keys, u64 n, u32* begins) {
+    u64 at = thread_number();
+    if (at < n) begins[at] = at == 0 || keys[at - 1] != keys[at];
+}
+
+// The non-empty cells and where they begin: `ranks` are the running sums of `begins`. The
+// list ends with a cell beyond all others.
+template <class Key>
+__device__ __forceinline__ void cell_list(const Key* keys, u64 n, const u32* ranks, u64* cells,
+                                          u32* starts) {
+    u64 at = thread_number();
+    if (at == 0) {
+        cells[ranks[n]] = ~0ull;
+        starts[ranks[n]] = (u32)n;
+    }
+    if (at >= n || ranks[at + 1] == ranks[at]) return;
+    cells[ranks[at]] = keys[at];
+    starts[ranks[at]] = (u32)at;
+}
+
+KERNEL(cell_begins_u32)(const u32* keys, u64 n, u32* begins) { cell_begins(keys, n, begins); }
+KERNEL(cell_begins_u64)(const u64* keys, u64 n, u32* begins) { cell_begins(keys, n, begins); }
+KERNEL(cell_list_u32)(const u32* keys, u64 n, const u32* ranks, u64* cells, u32* starts) {
+    cell_list(keys, n, ranks, cells, starts);
+}
+KERNEL(cell_list_u64)(const u64* keys, u64 n, const u32* ranks, u64* cells, u32* starts) {
+    cell_list(keys, n, ranks, cells, starts);
+}
+
+// ---------------------------------------------------------------- points in index order
+
+// Point after point, `stride` numbers each; what is beyond `dim` is 0.
+KERNEL(gather_points)(const Scalar* points, u64 n, u32 dim, u32 stride, const u32* order,
+                      Scalar* out) {
+    u64 at = thread_number();
+    u64 place = at / stride;
+    u32 j = (u32)(at % stride);
+    if (place < n) out[at] = j < dim ? points[(u64)order[place] * dim + j] : Scalar(0);
+}
+
+// Column after column.
+KERNEL(gather_columns)(const Scalar* points, u64 n, u32 dim, const u32* order, Scalar* out) {
+    u64 at = thread_number();
+    u64 j = at / n, place = at % n;
+    if (j < dim) out[at] = points[(u64)order[place] * dim + j];
+}
+
+// Single precision, relative to an origin: as `gather_points`.
+KERNEL(gather_narrow)(const Scalar* points, u64 n, u32 dim, u32 stride, const u32* order,
+                      const double* origin, float* out) {
+    u64 at = thread_number();
+    u64 place = at / stride;
+    u32 j = (u32)(at % stride);
+    if (place >= n) return;
+    out[at] = j < dim ? (float)((double)points[(u64)order[place] * dim + j] - origin[j]) : 0.0f;
+}
+
+// Values of an array in an order.
+KERNEL(gather_u32)(const u32* values, u64 n, const u32* order, u32* out) {
+    u64 at = thread_number();
+    if (at < n) out[at] = values[order[at]];
+}
+
+// The order in which the rows came.
+KERNEL(identity)(u64 n, u32* order) {
+    u64 at = thread_number();
+    if (at < n) order[at] = (u32)at;
+}
+
+// ---------------------------------------------------------------- the quantile directory
+
+// Bits that ascend with one coordinate of the rows of an order; −0 equals +0.
+KERNEL(coordinate_keys)(const Scalar* points, u64 n, u32 dim, u32 j, const u32* order,
+                        Bits* keys) {
+    u64 at = thread_number();
+    if (at < n) keys[at] = order_bits(points[(u64)order[at] * dim + j]);
+}
+
+// Part `k` of `parts` is the positions from k·n/parts on.
+KERNEL(assign_parts)(const u32* order, u64 n, u64 parts, u32* part_of_row) {
+    u64 at = thread_number();
+    if (at >= n) return;
+    // The last part that begins at or before this position.
+    u64 part = (at * parts + parts - 1) / n;
+    while (part >= parts || part * n / parts > at) part--;
+    while (part + 1 < parts && (part + 1) * n / parts <= at) part++;
+    part_of_row[order[at]] = (u32)part;
+}
+
+// The extent of each part in one coordinate: a warp to a part. An empty part reaches from ∞
+// to −∞.
+KERNEL(part_extents)(const Scalar* points, u64 n, u32 dim, u32 j, const u32* order, u64 parts,
+                     Scalar* lo, Scalar* hi) {
+    u64 part = thread_number() / WARP;
+    if (part >= parts) return;
+    u64 begin = part * n / parts, end = (part + 1) * n / parts;
+    Scalar least = INFINITE, most = -INFINITE;
+    for (u64 at = begin + lane(); at < end; at += WARP) {
+        Scalar x = points[(u64)order[at] * dim + j];
+        least = x < least ? x : least;
+        most = x > most ? x : most;
+    }
+    for (u32 step = WARP / 2; step > 0; step /= 2) {
+        Scalar other = __shfl_xor_sync(ALL, least, step);
+        least = other < least ? other : least;
+        other = __shfl_xor_sync(ALL, most, step);
+        most = other > most ? other : most;
+    }
+    if (lane() == 0) {
+        lo[part] = least;
+        hi[part] = most;
+    }
+}
+
+EXPORT(cell_keys_u32)
+EXPORT(cell_keys_u64)
+EXPORT(cell_counts)
+EXPORT(cell_begins_u32)
+EXPORT(cell_begins_u64)
+EXPORT(cell_list_u32)
+EXPORT(cell_list_u64)
+EXPORT(gather_points)
+EXPORT(gather_columns)
+EXPORT(gather_narrow)
+EXPORT(gather_u32)
+EXPORT(identity)
+EXPORT(coordinate_keys)
+EXPORT(assign_parts)
+EXPORT(part_extents)
