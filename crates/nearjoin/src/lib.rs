@@ -25,6 +25,7 @@
 mod curve;
 mod error;
 mod exec;
+mod gpu;
 mod index;
 mod join;
 mod knn;
@@ -45,6 +46,7 @@ pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
 #[doc(hidden)]
 pub use exec::gpu::driver;
+pub use gpu::{Gpu, gpu};
 pub use join::{EpsJoin, Estimate, Plan, count_pairs, eps_join, eps_join_between};
 pub use knn::{KnnJoin, KnnPlan, knn_join, knn_join_between};
 pub use memory::Buffer;

@@ -1,3 +1,25 @@
 //! The GPU engine.
 
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
 pub mod driver;
+
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "cuda")]
+use cuda as device;
+
+#[cfg(not(feature = "cuda"))]
+mod disabled;
+#[cfg(not(feature = "cuda"))]
+use disabled as device;
+
+/// The GPU of this process, opened when it is first asked for; or why there is none.
+pub(crate) fn open() -> Result<Arc<dyn driver::Driver>> {
+    match device::open() {
+        Ok(driver) => Ok(driver),
+        Err(reason) => Err(Error::Device { device: "gpu", reason }),
+    }
+}
