@@ -1,6 +1,6 @@
 //! `nearjoin info`: what this machine has.
 
-use nearjoin::SimdLevel;
+use nearjoin::{Error, Gpu, SimdLevel};
 
 use crate::failure::{Result, say};
 use crate::number;
@@ -25,13 +25,10 @@ pub(crate) fn run() -> Result {
         }
         None => "unknown".into(),
     };
-    let gpu = match system::nvidia() {
-        Ok(gpu) => format!(
-            "{}, driver {}: not used, this version has no GPU engine",
-            gpu.devices.join(", "),
-            gpu.driver
-        ),
-        Err(reason) => format!("none: {reason} (and this version has no GPU engine)"),
+    let (gpu, devices) = match nearjoin::gpu() {
+        Ok(gpu) => (describe(&gpu), "auto, cpu, gpu"),
+        Err(Error::Device { reason, .. }) => (format!("none: {reason}"), "auto (cpu), cpu"),
+        Err(error) => (format!("none: {error}"), "auto (cpu), cpu"),
     };
     let rows = [
         ("nearjoin", env!("CARGO_PKG_VERSION").to_string()),
@@ -40,8 +37,17 @@ pub(crate) fn run() -> Result {
         ("SIMD", simd),
         ("memory", memory),
         ("GPU", gpu),
-        ("devices", "auto (cpu), cpu".to_string()),
+        ("devices", devices.to_string()),
     ];
     let lines: Vec<_> = rows.iter().map(|(name, value)| format!("{name:<10} {value}")).collect();
     say(lines.join("\n"))
+}
+
+fn describe(gpu: &Gpu) -> String {
+    let (memory, free) = (number::bytes(gpu.memory), number::bytes(gpu.free_memory));
+    let (capability, driver) = (gpu.capability, gpu.driver);
+    format!(
+        "{}, {memory}, of which {free} are free, compute capability {}.{}, driver for CUDA {}.{}",
+        gpu.name, capability.0, capability.1, driver.0, driver.1
+    )
 }

@@ -33,38 +33,6 @@ pub(crate) fn processor() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// What is known of an NVIDIA GPU: its driver's version, and the devices by name.
-pub(crate) struct Nvidia {
-    pub(crate) driver: String,
-    pub(crate) devices: Vec<String>,
-}
-
-/// The NVIDIA driver, if it is loaded; else the reason why there is none.
-pub(crate) fn nvidia() -> Result<Nvidia, String> {
-    let driver = fs::read_to_string("/proc/driver/nvidia/version")
-        .map_err(|_| "no NVIDIA driver is loaded".to_string())?;
-    let version = |line: &str| {
-        let words = line.split_whitespace();
-        words
-            .into_iter()
-            .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
-            .map(str::to_string)
-    };
-    let driver = driver.lines().next().and_then(version).unwrap_or_else(|| "unknown".into());
-    let folders = fs::read_dir("/proc/driver/nvidia/gpus").map(|folders| folders.flatten());
-    let name = |folder: fs::DirEntry| {
-        let text = fs::read_to_string(folder.path().join("information")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-        Some(line.trim().to_string())
-    };
-    let devices: Vec<_> =
-        folders.map(|folders| folders.filter_map(name).collect()).unwrap_or_default();
-    if devices.is_empty() {
-        return Err(format!("the NVIDIA driver {driver} is loaded but has no device"));
-    }
-    Ok(Nvidia { driver, devices })
-}
-
 /// Columns and lines of the terminal, or what a plain one has.
 pub(crate) fn terminal() -> (usize, usize) {
     let size = terminal_size::terminal_size();

@@ -14,8 +14,12 @@ const CAPABILITY: (u32, u32) = (7, 5);
 const INSTALL: &str = "an NVIDIA driver for CUDA 12.0 or later (525 or later)";
 
 pub(super) fn no_library(library: &str, error: &str) -> String {
-    // What the loader of Linux says of a library that is not there; all else is worth telling.
-    match error.contains("No such file") || error.is_empty() {
+    // In the words of Linux and macOS, and in the number of Windows. A library that lacks one
+    // of its own is named by the other's name, which is worth telling, as all else is.
+    let error = error.trim();
+    let absent = error.to_lowercase().contains("no such file") && error.contains(library)
+        || error.contains("os error 126");
+    match absent {
         true => format!("there is no NVIDIA driver ({library} is not found): install {INSTALL}"),
         false => format!("the NVIDIA driver cannot be opened ({error}): install {INSTALL}"),
     }
@@ -141,8 +145,10 @@ mod tests {
     fn libraries_that_are_not_there_or_are_broken() {
         let absent = no_library("libcuda.so.1", "libcuda.so.1: No such file or directory");
         assert!(absent.contains("no NVIDIA driver") && absent.contains("install"), "{absent}");
-        let broken = no_library("libcuda.so.1", "file too short");
-        assert!(broken.contains("file too short") && broken.contains("install"), "{broken}");
+        for said in ["libcuda.so.1: file too short", "libnvidia-x.so: No such file or directory"] {
+            let broken = no_library("libcuda.so.1", said);
+            assert!(broken.contains(said) && broken.contains("install"), "{broken}");
+        }
         assert!(missing("cuInit").contains("cuInit"));
     }
 }

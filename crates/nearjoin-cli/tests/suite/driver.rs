@@ -1,0 +1,157 @@
+//! `nearjoin info` with all kinds of CUDA drivers: libraries of a few lines, made here, which
+//! are found before the system's own.
+
+use std::fmt::Write;
+use std::process::Command;
+
+use crate::program::{Folder, Ran};
+
+/// The functions that nearjoin asks the driver for.
+const FUNCTIONS: &[&str] = &[
+    "cuDriverGetVersion",
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemsetD32Async",
+    "cuStreamCreate",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuModuleLoadDataEx",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuGetErrorName",
+    "cuGetErrorString",
+];
+
+/// A driver for CUDA 12.4 with one GPU that will do.
+const GOOD: &[&str] = &[
+    "int cuDriverGetVersion(int *version) { *version = 12040; return 0; }",
+    "int cuDeviceGetCount(int *count) { *count = 1; return 0; }",
+    "int cuDeviceGetName(char *name, int n, int device) { return strcpy(name, \"Sham\"), 0; }",
+    "int cuDeviceGetAttribute(int *value, int attribute, int device)
+         { *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 132; return 0; }",
+    "int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 8ul << 30; return 0; }",
+    "int cuMemGetInfo_v2(size_t *free, size_t *all)
+         { *free = 2ul << 30; *all = 8ul << 30; return 0; }",
+    "int cuGetErrorName(int code, char **name)
+         { *name = code == 999 ? \"CUDA_ERROR_UNKNOWN\" : 0; return 0; }",
+    "int cuCtxGetCurrent(void **context) { *context = 0; return 0; }",
+];
+
+/// The source of a driver that has these functions, and does nothing in all others.
+fn driver(functions: &[&str]) -> String {
+    let mut source = String::from("#include <stddef.h>\n#include <string.h>\n");
+    for name in FUNCTIONS {
+        let own = |function: &&&str| function.contains(&format!(" {name}("));
+        match functions.iter().find(own).or_else(|| GOOD.iter().find(own)) {
+            Some(function) => writeln!(source, "{function}"),
+            None => writeln!(source, "int {name}() {{ return 0; }}"),
+        }
+        .expect("a string has room");
+    }
+    source
+}
+
+/// What `nearjoin info` says of the GPU and of the devices, with a driver made from a source;
+/// or `None` where there is no C compiler.
+fn info(source: &str) -> Option<(String, String)> {
+    let folder = Folder::new();
+    folder.write("driver.c", source);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-w", "-o", "libcuda.so.1", "driver.c"]);
+    let compiled = match compiler.current_dir(&folder.0).output() {
+        Ok(output) => Ran::new(output),
+        Err(_) => return None,
+    };
+    assert_eq!(compiled.code, Some(0), "{}", compiled.errors);
+    let mut program = folder.command("info");
+    program.env("LD_LIBRARY_PATH", &folder.0).env_remove("CUDA_VISIBLE_DEVICES");
+    let ran = Ran::new(program.output().expect("the program starts"));
+    assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""), "{}", ran.said);
+    let line = |name: &str| {
+        let line = ran.said.lines().find_map(|line| line.strip_prefix(name));
+        line.expect("a line of that name").trim().to_string()
+    };
+    Some((line("GPU"), line("devices")))
+}
+
+/// A driver that will not do, and words of the reason.
+#[track_caller]
+fn refused(source: &str, words: &[&str]) {
+    let Some((gpu, devices)) = info(source) else { return };
+    assert!(gpu.starts_with("none: "), "{gpu}");
+    for word in words {
+        assert!(gpu.contains(word), "{word}: {gpu}");
+    }
+    assert_eq!(devices, "auto (cpu), cpu");
+}
+
+#[test]
+fn a_driver_that_will_do() {
+    let Some((gpu, devices)) = info(&driver(&[])) else { return };
+    let said = "Sham, 8 GiB, of which 2 GiB are free, compute capability 9.0, driver for CUDA 12.4";
+    assert_eq!(gpu.replace(".00 GiB", " GiB"), said);
+    assert_eq!(devices, "auto, cpu, gpu");
+}
+
+#[test]
+fn a_driver_without_functions() {
+    refused("int nothing;", &["cuDriverGetVersion", "install"]);
+    refused(
+        "int cuDriverGetVersion(int *version) { *version = 12000; return 0; }
+         int cuInit() { return 0; }",
+        &["too old or damaged", "install"],
+    );
+}
+
+#[test]
+fn a_driver_that_is_too_old() {
+    let source = "int cuDriverGetVersion(int *version) { *version = 11040; return 0; }";
+    refused(source, &["11.4", "12.0", "update"]);
+    refused("int cuDriverGetVersion() { return 34; }", &["stubs"]);
+}
+
+#[test]
+fn a_driver_that_does_not_start() {
+    let unknown = driver(&["int cuInit() { return 999; }"]);
+    refused(&unknown, &["CUDA_ERROR_UNKNOWN", "nvidia-smi"]);
+    // A code that no bindings know.
+    refused(&driver(&["int cuInit() { return 123456; }"]), &["error 123456"]);
+    refused(&driver(&["int cuInit() { return 803; }"]), &["restart the machine"]);
+}
+
+#[test]
+fn a_driver_without_a_gpu() {
+    let none = "int cuDeviceGetCount(int *count) { *count = 0; return 0; }";
+    refused(&driver(&[none]), &["no GPU"]);
+    refused(&driver(&["int cuInit() { return 100; }"]), &["no GPU"]);
+}
+
+#[test]
+fn a_gpu_that_will_not_do() {
+    let old = "int cuDeviceGetAttribute(int *value, int attribute, int device)
+        { *value = attribute == 75 ? 6 : 1; return 0; }";
+    refused(&driver(&[old]), &["Sham", "6.1", "7.5"]);
+    let full = "int cuDevicePrimaryCtxRetain() { return 2; }";
+    refused(&driver(&[full]), &["Sham", "memory", "taken"]);
+    refused(&driver(&["int cuStreamCreate() { return 2; }"]), &["Sham", "memory", "taken"]);
+    refused(&driver(&["int cuDevicePrimaryCtxRetain() { return 46; }"]), &["Sham", "error 46"]);
+}
