@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use nearjoin_kernels::Module;
 
-use super::super::driver::{Args, Driver, Fault, Kernel};
 use super::{Cuda, open};
+use crate::exec::gpu::driver::{Args, Driver, Fault, Kernel};
+
+mod sham;
 
 /// Adds a number to each of `n` words, one thread each.
 static ADD: Module = Module {
