@@ -37,11 +37,22 @@ KERNEL(self_rows)(u64 n, u64* cursors, u32* ids, Scalar* distances) {
     if (distances) distances[to] = Scalar(0);
 }
 
-// The batch of each query: rows first..first + 1 of the input, by where their neighbours go.
-KERNEL(query_batches)(const u32* left_ids, u64 n, const u32* ends, u32 batches, u32* keys) {
+KERNEL(copy_u64)(const u64* from, u64 n, u64* to) {
+    u64 at = thread_number();
+    if (at < n) to[at] = from[at];
+}
+
+// Large first: what is left to the largest number.
+KERNEL(invert)(u32* values, u64 n) {
+    u64 at = thread_number();
+    if (at < n) values[at] = ~values[at];
+}
+
+// The batch of each query: the first whose rows end behind its own.
+KERNEL(query_batches)(const u32* left_rows, u64 n, const u32* ends, u32 batches, u32* keys) {
     u64 at = thread_number();
     if (at >= n) return;
-    u32 row = left_ids[at], batch = 0, size = batches;
+    u32 row = left_rows[at], batch = 0, size = batches;
     while (size > 0) {
         u32 half = size / 2;
         if (ends[batch + half] <= row) {
@@ -103,5 +114,7 @@ KERNEL(sort_rows)(const u64* offsets, u64 first, u64 rows, u64 base, u32* ids,
 EXPORT(pair_degrees)
 EXPORT(pair_rows)
 EXPORT(self_rows)
+EXPORT(copy_u64)
+EXPORT(invert)
 EXPORT(query_batches)
 EXPORT(sort_rows)

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::kernel::{Kernels, SimdLevel};
 use crate::exec::cpu::pool::Pool;
-use crate::exec::cpu::tile::{Band, Filter};
+use crate::filter::{Band, Filter};
 use crate::index::layout::Making;
 use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};

@@ -25,6 +25,7 @@
 mod curve;
 mod error;
 mod exec;
+mod filter;
 mod gpu;
 mod index;
 mod join;

@@ -87,6 +87,15 @@ pub trait Scalar:
     fn with_bits(self, bits: Self) -> Self;
     /// A `u64` whose unsigned order is the order of the numbers; −0 equals +0.
     fn order_bits(self) -> u64;
+    /// The memory of numbers.
+    #[doc(hidden)]
+    fn as_bytes(numbers: &[Self]) -> &[u8];
+    /// Memory as numbers, which it must be aligned for.
+    #[doc(hidden)]
+    fn from_bytes(bytes: &[u8]) -> &[Self];
+    /// The same, to be changed.
+    #[doc(hidden)]
+    fn from_bytes_mut(bytes: &mut [u8]) -> &mut [Self];
 }
 
 macro_rules! scalar {
@@ -174,6 +183,15 @@ macro_rules! scalar {
                     $bits::MAX
                 };
                 (bits ^ flip) as u64
+            }
+            fn as_bytes(numbers: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(numbers)
+            }
+            fn from_bytes(bytes: &[u8]) -> &[Self] {
+                bytemuck::cast_slice(bytes)
+            }
+            fn from_bytes_mut(bytes: &mut [u8]) -> &mut [Self] {
+                bytemuck::cast_slice_mut(bytes)
             }
         }
     };

@@ -16,7 +16,7 @@ use super::kernel::Kernels;
 use super::pool::Pool;
 use super::scan::{Mode, Scanner};
 use super::sort_by_id;
-use super::tile::Band;
+use crate::filter::Band;
 use crate::error::Result;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work};

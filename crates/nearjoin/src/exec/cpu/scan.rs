@@ -2,7 +2,8 @@
 
 use super::epsilon::CpuJoin;
 use super::kernel::{GatherJob, Job, Lanes, Open};
-use super::tile::{Ahead, Band, Filter, Tile};
+use super::tile::{Ahead, Tile};
+use crate::filter::{Band, Filter};
 use crate::index::layout::Columns;
 use crate::index::{BoxOf, Run};
 use crate::scalar::Scalar;

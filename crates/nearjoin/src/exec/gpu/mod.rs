@@ -9,16 +9,16 @@ pub mod driver;
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(feature = "cuda")]
-use cuda as device;
+use cuda as backend;
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;
 #[cfg(not(feature = "cuda"))]
-use disabled as device;
+use disabled as backend;
 
 /// The GPU of this process, opened when it is first asked for; or why there is none.
 pub(crate) fn open() -> Result<Arc<dyn driver::Driver>> {
-    match device::open() {
+    match backend::open() {
         Ok(driver) => Ok(driver),
         Err(reason) => Err(Error::Device { device: "gpu", reason }),
     }

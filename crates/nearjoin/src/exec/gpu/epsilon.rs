@@ -1,0 +1,459 @@
+//! The ε-join on the device: counting, and laying out rows.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
+
+use nearjoin_kernels as kernels;
+use rayon::prelude::*;
+
+use super::batches::SAMPLED;
+use super::device::{Array, Device, Stage};
+use super::driver::{self, Args};
+use super::index::{Builder, Making, Ordered, Shape, Table};
+use super::job::{Finder, Job, Pattern};
+use super::ring;
+use super::sort::sort_by_key;
+use super::tuning::Tuning;
+use crate::error::{Error, Result};
+use crate::exec::cpu::pool::Pool;
+use crate::exec::{Emit, Executor, LaidOut, Request, Work};
+use crate::filter::Band;
+use crate::metric::{Metric, Threshold};
+use crate::monitor::{Monitor, Phase};
+use crate::options::{Cooperation, DuplicateRemoval, Schedule};
+use crate::points::Points;
+use crate::scalar::Scalar;
+use crate::stats::GpuStats;
+
+/// The queries of a unit of the cell-cooperative kernels: those of a warp.
+const WARP: u64 = 32;
+/// Distance tests of one launch, at about which another one begins: some tens of milliseconds,
+/// so that a join can be watched and stopped.
+const LAUNCH: f64 = 2e10;
+/// What a join on a device needs to know.
+pub(crate) struct Setup<'a, T> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) device: Device,
+    pub(crate) threshold: Threshold<T>,
+    pub(crate) shape: Shape,
+    pub(crate) left: Points<'a, T>,
+    pub(crate) right: Option<Points<'a, T>>,
+    pub(crate) include_self: bool,
+    pub(crate) removal: DuplicateRemoval,
+    /// Narrow points: their origin, and ε in their terms.
+    pub(crate) narrow: Option<(Vec<f64>, Band<f32>)>,
+    pub(crate) tuning: Tuning,
+    pub(crate) monitor: Option<&'a Monitor>,
+    /// Distance tests that are expected, of all queries.
+    pub(crate) expected_tests: f64,
+    pub(crate) expected_pairs: f64,
+}
+
+/// A join whose index is on the device.
+pub(crate) struct GpuJoin<'a, T> {
+    pub(super) setup: Setup<'a, T>,
+    left: Option<Ordered<T>>,
+    right: Ordered<T>,
+    table: Table<T>,
+    /// Rows of the right input that candidates stand for, where only a part of it is here.
+    whole: bool,
+    pub(super) stats: Mutex<GpuStats>,
+}
+
+/// What becomes of matches: the kernels of `group.cuh` and `query.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Count,
+    CountBoth,
+    Fill,
+    List,
+    Work,
+}
+
+impl From<driver::Fault> for Error {
+    fn from(fault: driver::Fault) -> Self {
+        Error::Device { device: "gpu", reason: fault.to_string() }
+    }
+}
+
+/// Counters that kernels add to.
+pub(super) struct Counters {
+    array: Array<u64>,
+}
+
+impl Counters {
+    pub(super) fn new(stage: &Stage) -> driver::Result<Self> {
+        Ok(Counters { array: stage.zeroed(3)? })
+    }
+
+    pub(super) fn describe(&self, job: &mut Job) {
+        job.tests = self.array.address();
+        job.pairs = job.tests + 8;
+        job.list_len = job.tests + 16;
+    }
+
+    /// Tests, pairs, and the length of the list.
+    pub(super) fn read(&self, stage: &Stage) -> driver::Result<[u64; 3]> {
+        let values = stage.read(&self.array, 3)?;
+        Ok([values[0], values[1], values[2]])
+    }
+}
+
+impl<'a, T: Scalar> GpuJoin<'a, T> {
+    /// Copies the points to the device and indexes them there.
+    ///
+    /// `ids`, of the left and the right, number rows of which only some are here: then points
+    /// with the same number are the same.
+    pub(crate) fn new(setup: Setup<'a, T>, ids: Option<(Vec<u32>, Vec<u32>)>) -> Result<Self> {
+        let stage = setup.device.stage(0);
+        let origin = setup.narrow.as_ref().map(|(origin, _)| origin.clone());
+        let whole = ids.is_none();
+        let (left_ids, right_ids) = ids.unzip();
+        let side = |points, ids| {
+            let making = Making { origin: origin.clone(), ids };
+            Builder { stage: &stage, points, making }.build(&setup.shape)
+        };
+        let (right, table) = side(setup.right.unwrap_or(setup.left), right_ids)?;
+        let left = match setup.right {
+            Some(_) => Some(side(setup.left, left_ids)?.0),
+            None => None,
+        };
+        stage.finish()?;
+        let coordinate = size_of::<T>() as u64;
+        let points = (setup.left.len() + setup.right.map_or(0, |right| right.len())) as u64;
+        let stats = GpuStats {
+            device: setup.device.driver.properties().name.clone(),
+            cooperation: setup.tuning.cooperation,
+            threads_per_query: setup.tuning.threads_per_query,
+            schedule: setup.tuning.schedule,
+            bytes_in: points * setup.left.dimension() as u64 * coordinate,
+            ..GpuStats::default()
+        };
+        Ok(GpuJoin { setup, left, right, table, whole, stats: Mutex::new(stats) })
+    }
+
+    /// Bytes of the index on the device.
+    pub(crate) fn bytes(&self) -> usize {
+        self.right.bytes() + self.left.as_ref().map_or(0, Ordered::bytes) + self.table.bytes()
+    }
+
+    /// The points that ask.
+    fn queries(&self) -> &Ordered<T> {
+        self.left.as_ref().unwrap_or(&self.right)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queries().len()
+    }
+
+    pub(super) fn is_self(&self) -> bool {
+        self.left.is_none()
+    }
+
+    /// Whether points find themselves and should not: in a self-join, or where both sides are
+    /// parts of one set.
+    fn excludes_self(&self) -> bool {
+        (self.is_self() || !self.whole) && !self.setup.include_self
+    }
+
+    pub(super) fn record(&self, change: impl FnOnce(&mut GpuStats)) {
+        change(&mut self.stats.lock().unwrap_or_else(|e| e.into_inner()));
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<()> {
+        match self.setup.monitor {
+            Some(monitor) if monitor.is_cancelled() => Err(Error::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn job(&self) -> Job {
+        let threshold = &self.setup.threshold;
+        let dim = self.setup.left.dimension();
+        let band = self.setup.narrow.as_ref().map(|(_, band)| *band);
+        let mut job = Job {
+            left: self.queries().side(),
+            left_rows: self.queries().rows().address(),
+            right: self.right.side(),
+            dim,
+            bound: threshold.bound.to_f64(),
+            sure: band.map_or(0.0, |band| f64::from(band.sure)),
+            maybe: band.map_or(0.0, |band| f64::from(band.maybe)),
+            reach: threshold.reach,
+            limit: threshold.band(dim).1,
+            finder: Finder::Brute,
+            pattern: Pattern::Each,
+            exclude_self: self.excludes_self(),
+            axes: Vec::new(),
+            starts: 0,
+            cells: 0,
+            cell_count: 0,
+            fanout: 0,
+            part_lo: 0,
+            part_hi: 0,
+            level_dims: Vec::new(),
+            queries: 0,
+            query_count: self.len() as u64,
+            units: 0,
+            first_unit: 0,
+            end_unit: 0,
+            head: 0,
+            threads_per_query: self.setup.tuning.threads_per_query,
+            mirror: false,
+            tests: 0,
+            pairs: 0,
+            degrees: 0,
+            offsets: 0,
+            base: 0,
+            cursors: 0,
+            ids: 0,
+            distances: 0,
+            list: 0,
+            list_distances: 0,
+            capacity: 0,
+            list_len: 0,
+            work: 0,
+        };
+        self.table.describe(&mut job);
+        job
+    }
+
+    /// The pattern that meets each unordered pair once, if the options allow it.
+    pub(super) fn once(&self) -> Pattern {
+        let by_query = self.setup.tuning.cooperation != Cooperation::Cell;
+        match self.setup.removal {
+            DuplicateRemoval::None => Pattern::Each,
+            DuplicateRemoval::LinearCoord if by_query => Pattern::Linear,
+            DuplicateRemoval::Unicomp if by_query => Pattern::Unicomp,
+            _ => Pattern::Later,
+        }
+    }
+
+    /// Runs a kernel over all queries of a job.
+    pub(super) fn run(&self, stage: &Stage, mode: Mode, job: &Job) -> Result<()> {
+        let tuning = &self.setup.tuning;
+        let by_cell = tuning.cooperation == Cooperation::Cell;
+        let units = if by_cell { job.query_count.div_ceil(WARP) } else { job.query_count };
+        let mut job = job.clone();
+        let mut held = None;
+        if mode != Mode::Work && tuning.schedule != Schedule::IndexOrder {
+            let order = self.order_by_work(stage, &job, units)?;
+            job.units = order.address();
+            held = Some(order);
+        }
+        let queue = match tuning.schedule {
+            Schedule::WorkQueue if mode != Mode::Work => Some(stage.array::<u32>(1)?),
+            _ => None,
+        };
+        let share = job.query_count as f64 / self.len().max(1) as f64;
+        let launches = (self.setup.expected_tests * share / LAUNCH).ceil().clamp(1.0, 1e6) as u64;
+        let step = units.div_ceil(launches).max(1);
+        for first in (0..units).step_by(step as usize) {
+            (job.first_unit, job.end_unit) = (first, units.min(first + step));
+            let here = job.end_unit - first;
+            let threads_per_unit = if by_cell { WARP } else { u64::from(job.threads_per_query) };
+            let mut threads = here * threads_per_unit;
+            if let Some(queue) = &queue {
+                stage.driver.fill(stage.stream, queue.address(), first as u32, 1)?;
+                job.head = queue.address();
+                // As many as the device runs at once, and no more: they come back for more.
+                let properties = stage.driver.properties();
+                threads = threads.min(u64::from(properties.multiprocessors) * 2048);
+            }
+            let module =
+                kernels::epsilon(T::NAME, job.dim, metric_name(self.setup.threshold.metric));
+            let args = Args::new().structure(&job.words());
+            stage.launch(module, self.kernel(mode), threads, args)?;
+            if launches > 1 {
+                stage.driver.synchronize(stage.stream)?;
+                self.check_cancelled()?;
+                if let Some(monitor) = self.setup.monitor {
+                    let tests = self.setup.expected_tests * share * here as f64 / units as f64;
+                    monitor.add(tests as u64, 0);
+                }
+            }
+        }
+        drop(held);
+        Ok(())
+    }
+
+    fn kernel(&self, mode: Mode) -> &'static str {
+        match (self.setup.tuning.cooperation == Cooperation::Cell, mode) {
+            (true, Mode::Count) => "group_count",
+            (true, Mode::CountBoth) => "group_count_both",
+            (true, Mode::Fill) => "group_fill",
+            (true, Mode::List) => "group_list",
+            (true, Mode::Work) => "group_work",
+            (false, Mode::Count | Mode::CountBoth) => "query_count",
+            (false, Mode::Fill) => "query_fill",
+            (false, Mode::List) => "query_list",
+            (false, Mode::Work) => "query_work",
+        }
+    }
+
+    /// SORTBYWL: the units, those with most candidates first.
+    fn order_by_work(&self, stage: &Stage, job: &Job, units: u64) -> Result<Array<u32>> {
+        let work = stage.array::<u32>(units as usize)?;
+        let mut job = job.clone();
+        job.work = work.address();
+        self.run(stage, Mode::Work, &job)?;
+        // Ascending, as the sort does it, by what is left to the largest number.
+        let args = Args::new().u64(work.address()).u64(units);
+        stage.launch(kernels::rows(T::NAME), "invert", units, args)?;
+        Ok(sort_by_key(stage, work, None, 32)?.values)
+    }
+
+    /// Enters a phase for whoever watches.
+    pub(super) fn enter(&self, phase: Phase) {
+        if let Some(monitor) = self.setup.monitor {
+            monitor.enter(phase, self.setup.expected_tests.max(1.0) as u64);
+        }
+    }
+
+    /// The neighbours of every row: `degrees` by row, on the device.
+    pub(super) fn count_rows(&self, stage: &Stage, counters: &Counters, once: bool) -> Result<Array<u32>> {
+        let degrees = stage.zeroed::<u32>(self.len() + 1)?;
+        let mut job = self.job();
+        counters.describe(&mut job);
+        job.degrees = degrees.address();
+        let mut mode = Mode::Count;
+        if once {
+            job.pattern = self.once();
+        } else if self.mirrors() {
+            job.pattern = self.once();
+            job.mirror = true;
+            mode = Mode::CountBoth;
+            if self.setup.include_self {
+                stage.driver.fill(stage.stream, degrees.address(), 1, self.len())?;
+            }
+        }
+        self.run(stage, mode, &job)?;
+        Ok(degrees)
+    }
+
+    /// Whether finding each pair once pays although both of its rows want it: where tests are
+    /// many and matches few.
+    pub(super) fn mirrors(&self) -> bool {
+        self.is_self()
+            && self.whole
+            && self.once() != Pattern::Each
+            && self.setup.expected_tests > 8.0 * self.setup.expected_pairs
+    }
+
+    pub(super) fn work(&self, stage: &Stage, counters: &Counters, pairs: Option<u64>) -> Result<Work> {
+        let [tests, found, _] = counters.read(stage)?;
+        let work = Work { pairs: pairs.unwrap_or(found), tests, taken: 0 };
+        if let Some(monitor) = self.setup.monitor {
+            monitor.add(0, work.pairs);
+        }
+        Ok(work)
+    }
+
+    /// The number of rows that the sample says, and a list of the sampled ones: row and size.
+    ///
+    /// The sample is spread over the order of the index.
+    pub(super) fn sample(&self, once: bool) -> Result<Vec<(usize, u64)>> {
+        const NOT_SAMPLED: u32 = u32::MAX;
+        let stage = self.setup.device.stage(0);
+        let counters = Counters::new(&stage)?;
+        let sampled: Vec<u32> = (0..self.len() as u32).step_by(SAMPLED).collect();
+        let queries = stage.copy_of(&sampled)?;
+        let degrees = stage.array::<u32>(self.len())?;
+        stage.driver.fill(stage.stream, degrees.address(), NOT_SAMPLED, self.len())?;
+        let mut job = self.job();
+        counters.describe(&mut job);
+        job.degrees = degrees.address();
+        (job.queries, job.query_count) = (queries.address(), sampled.len() as u64);
+        if once {
+            job.pattern = Pattern::Later;
+        }
+        if self.setup.tuning.cooperation != Cooperation::Cell {
+            // Several threads add to one row.
+            job.threads_per_query = 1;
+            if once {
+                stage.zero(&degrees)?;
+            }
+        }
+        self.run(&stage, Mode::Count, &job)?;
+        let mut sizes = vec![0u32; self.len()];
+        self.land(&stage, degrees.address(), &mut sizes)?;
+        let sizes = sizes.into_iter().enumerate().filter(|(_, size)| *size != NOT_SAMPLED);
+        Ok(sizes.map(|(row, size)| (row, u64::from(size))).collect())
+    }
+
+    /// Copies numbers of the device into memory of the host.
+    pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
+        &self,
+        stage: &Stage,
+        address: u64,
+        out: &mut [V],
+    ) -> Result<()> {
+        let chunk = self.setup.tuning.chunk_bytes;
+        let bytes = ring::land(stage, self.setup.pool, chunk, address, out)?;
+        self.record(|stats| stats.bytes_out += bytes);
+        Ok(())
+    }
+}
+
+fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::L2 => "l2",
+        Metric::L1 => "l1",
+        Metric::Linf => "linf",
+    }
+}
+
+impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
+    fn count(&self) -> Result<Work> {
+        self.enter(Phase::Counting);
+        self.check_cancelled()?;
+        let stage = self.setup.device.stage(0);
+        let counters = Counters::new(&stage)?;
+        let mut job = self.job();
+        counters.describe(&mut job);
+        if self.is_self() {
+            job.pattern = self.once();
+        }
+        self.run(&stage, Mode::Count, &job)?;
+        let mut work = self.work(&stage, &counters, None)?;
+        if job.pattern != Pattern::Each {
+            let own = if self.setup.include_self { self.len() as u64 } else { 0 };
+            work.pairs = 2 * work.pairs + own;
+        }
+        Ok(work)
+    }
+
+    fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
+        self.enter(Phase::Counting);
+        self.check_cancelled()?;
+        let stage = self.setup.device.stage(0);
+        let counters = Counters::new(&stage)?;
+        let counted = self.count_rows(&stage, &counters, false)?;
+        let mut sizes = vec![0u32; self.len()];
+        self.land(&stage, counted.address(), &mut sizes)?;
+        let store = |(to, size): (&AtomicU64, &u32)| to.store(u64::from(*size), Relaxed);
+        self.setup.pool.install(|| degrees.par_iter().zip(&sizes).for_each(store));
+        let pairs = sizes.iter().map(|&size| u64::from(size)).sum();
+        self.work(&stage, &counters, Some(pairs))
+    }
+
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        self.hand_out(request, emit)
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn makes_blocks(&self) -> bool {
+        true
+    }
+
+    fn lay_out(
+        &self,
+        request: Request,
+        offsets: &mut [u64],
+    ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
+        Some(self.find_rows(request, offsets).map(|rows| Box::new(rows) as Box<dyn LaidOut<T>>))
+    }
+}

@@ -1,0 +1,317 @@
+//! The index on the device: keys, radix sort, gather, cells or parts. Nothing of it comes back
+//! to the host on the way.
+
+use nearjoin_kernels as kernels;
+
+use super::device::{Array, Stage};
+use super::driver::{Args, Result};
+use super::job::{self, Finder, MAX_AXES, Side};
+use super::sort::{Key, running_sums, sort_by_key};
+use super::upload;
+use crate::index::{directory, grid};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// A table of all cells, empty ones too, is kept up to this many cells, or so many a point:
+/// it is read once while it is made, at the speed of the device's memory.
+const DENSE: u128 = 1 << 26;
+const DENSE_PER_POINT: u128 = 8;
+
+/// What the index will be.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Brute,
+    Directory(directory::Shape),
+    Grid(grid::Shape),
+}
+
+/// How points are laid out for the join.
+#[derive(Clone, Debug)]
+pub(super) struct Making {
+    /// Where narrow points are relative to, if there are any.
+    pub(super) origin: Option<Vec<f64>>,
+    /// Numbers of the rows in the answer: others than those of the input where only a part of
+    /// it is here.
+    pub(super) ids: Option<Vec<u32>>,
+}
+
+/// Points in index order.
+pub(super) struct Ordered<T> {
+    points: Array<T>,
+    narrow: Option<Array<f32>>,
+    /// Rows of what was given, and rows of the whole input.
+    rows: Array<u32>,
+    ids: Option<Array<u32>>,
+    len: usize,
+}
+
+impl<T> Ordered<T> {
+    pub(super) fn side(&self) -> Side {
+        Side {
+            points: self.points.address(),
+            ids: self.ids.as_ref().unwrap_or(&self.rows).address(),
+            len: self.len,
+            narrow: self.narrow.as_ref().map_or(0, Array::address),
+        }
+    }
+
+    /// The rows of the answer, in index order.
+    pub(super) fn rows(&self) -> &Array<u32> {
+        &self.rows
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let narrow = self.narrow.as_ref().map_or(0, Array::bytes);
+        self.points.bytes() + narrow + self.rows.bytes() + self.ids.as_ref().map_or(0, Array::bytes)
+    }
+}
+
+/// Where the points of each cell, or part, are.
+pub(super) enum Table<T> {
+    None,
+    Cells { axes: Vec<grid::Axis>, starts: Array<u32>, cells: Option<Array<u64>>, count: usize },
+    Parts { shape: directory::Shape, lo: Array<T>, hi: Array<T> },
+}
+
+impl<T> Table<T> {
+    pub(super) fn describe(&self, job: &mut job::Job) {
+        match self {
+            Table::None => job.finder = Finder::Brute,
+            Table::Cells { axes, starts, cells, count } => {
+                job.finder = Finder::Grid;
+                job.axes = axes.clone();
+                job.starts = starts.address();
+                job.cells = cells.as_ref().map_or(0, Array::address);
+                job.cell_count = *count as u64;
+            }
+            Table::Parts { shape, lo, hi } => {
+                job.finder = Finder::Directory;
+                job.fanout = shape.fanout;
+                job.level_dims = shape.dims.clone();
+                (job.part_lo, job.part_hi) = (lo.address(), hi.address());
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Table::None => 0,
+            Table::Cells { starts, cells, .. } => {
+                starts.bytes() + cells.as_ref().map_or(0, Array::bytes)
+            }
+            Table::Parts { lo, hi, .. } => lo.bytes() + hi.bytes(),
+        }
+    }
+}
+
+/// One side of a join.
+pub(super) struct Builder<'a, T> {
+    pub(super) stage: &'a Stage,
+    pub(super) points: Points<'a, T>,
+    pub(super) making: Making,
+}
+
+impl<T: Scalar> Builder<'_, T> {
+    /// Copies the points to the device and puts them in the order of the index. The table is
+    /// that of these points.
+    pub(super) fn build(self, shape: &Shape) -> Result<(Ordered<T>, Table<T>)> {
+        let raw = upload::points(self.stage, self.points)?;
+        let (order, table) = match shape {
+            Shape::Brute => (self.identity()?, Table::None),
+            Shape::Grid(shape) => self.grid(&raw, shape)?,
+            Shape::Directory(shape) => self.directory(&raw, shape)?,
+        };
+        Ok((self.gather(&raw, order)?, table))
+    }
+
+    fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    fn launch(&self, name: &'static str, threads: usize, args: Args) -> Result<()> {
+        self.stage.launch(kernels::index(T::NAME), name, threads as u64, args)
+    }
+
+    /// The raw points as every kernel takes them.
+    fn args(&self, raw: &Array<T>) -> Args {
+        let dim = self.points.dimension() as u32;
+        Args::new().u64(raw.address()).u64(self.len() as u64).u32(dim)
+    }
+
+    fn identity(&self) -> Result<Array<u32>> {
+        let order = self.stage.array(self.len())?;
+        let args = Args::new().u64(self.len() as u64).u64(order.address());
+        self.launch("identity", self.len(), args)?;
+        Ok(order)
+    }
+
+    fn grid(&self, raw: &Array<T>, shape: &grid::Shape) -> Result<(Array<u32>, Table<T>)> {
+        let cells = shape.cells();
+        let bits = 128 - (cells - 1).leading_zeros();
+        let dense = DENSE.min(u128::from(u32::MAX) - 1).min(DENSE_PER_POINT * self.len() as u128);
+        if cells <= dense.max(1 << 16) {
+            let sorted = self.cell_order::<u32>(raw, shape, "cell_keys_u32", bits)?;
+            let starts = self.stage.zeroed::<u32>(cells as usize + 1)?;
+            let args = Args::new().u64(sorted.keys.address()).u64(self.len() as u64);
+            self.launch("cell_counts", self.len(), args.u64(starts.address()))?;
+            let address = starts.address();
+            running_sums::<u32>(self.stage, address, cells as usize, address)?;
+            let axes = shape.axes.clone();
+            let table = Table::Cells { axes, starts, cells: None, count: cells as usize };
+            return Ok((sorted.values, table));
+        }
+        match bits {
+            0..=32 => self.sparse::<u32>(
+                raw,
+                shape,
+                bits,
+                ["cell_keys_u32", "cell_begins_u32", "cell_list_u32"],
+            ),
+            _ => self.sparse::<u64>(
+                raw,
+                shape,
+                bits,
+                ["cell_keys_u64", "cell_begins_u64", "cell_list_u64"],
+            ),
+        }
+    }
+
+    fn cell_order<K: Key>(
+        &self,
+        raw: &Array<T>,
+        shape: &grid::Shape,
+        kernel: &'static str,
+        bits: u32,
+    ) -> Result<super::sort::Sorted<K>> {
+        let keys = self.stage.array::<K>(self.len())?;
+        let args = self.args(raw).structure(&job::grid_words(&shape.axes));
+        self.launch(kernel, self.len(), args.u64(keys.address()))?;
+        sort_by_key(self.stage, keys, None, bits)
+    }
+
+    /// A list of the non-empty cells. How many there are is known to the device alone: the
+    /// list has room for as many as there are points, and ends with a cell beyond all others.
+    fn sparse<K: Key>(
+        &self,
+        raw: &Array<T>,
+        shape: &grid::Shape,
+        bits: u32,
+        [cell_keys, cell_begins, cell_list]: [&'static str; 3],
+    ) -> Result<(Array<u32>, Table<T>)> {
+        let len = self.len();
+        let sorted = self.cell_order::<K>(raw, shape, cell_keys, bits)?;
+        let ranks = self.stage.array::<u32>(len + 1)?;
+        let args = || Args::new().u64(sorted.keys.address()).u64(len as u64);
+        self.launch(cell_begins, len, args().u64(ranks.address()))?;
+        running_sums::<u32>(self.stage, ranks.address(), len, ranks.address())?;
+        let cells = self.stage.array::<u64>(len + 1)?;
+        let starts = self.stage.array::<u32>(len + 1)?;
+        self.stage.driver.fill(self.stage.stream, cells.address(), u32::MAX, 2 * (len + 1))?;
+        self.stage.driver.fill(self.stage.stream, starts.address(), len as u32, len + 1)?;
+        let args = args().u64(ranks.address()).u64(cells.address()).u64(starts.address());
+        self.launch(cell_list, len, args)?;
+        let axes = shape.axes.clone();
+        Ok((sorted.values, Table::Cells { axes, starts, cells: Some(cells), count: len }))
+    }
+
+    /// Sorts by one dimension after the other, within the parts of the levels before.
+    fn directory(
+        &self,
+        raw: &Array<T>,
+        shape: &directory::Shape,
+    ) -> Result<(Array<u32>, Table<T>)> {
+        let len = self.len();
+        let levels = shape.dims.len().min(MAX_AXES);
+        let shape = directory::Shape { dims: shape.dims[..levels].to_vec(), ..*shape };
+        let parts = |level: usize| shape.fanout.pow(level as u32 + 1);
+        let all: usize = (0..levels).map(parts).sum();
+        let (lo, hi) = (self.stage.array::<T>(all)?, self.stage.array::<T>(all)?);
+        let part_of_row = self.stage.array::<u32>(len)?;
+        let mut order = self.identity()?;
+        for (level, &dim) in shape.dims.iter().enumerate() {
+            order = match size_of::<T>() {
+                4 => self.by_coordinate::<u32>(raw, dim, order)?,
+                _ => self.by_coordinate::<u64>(raw, dim, order)?,
+            };
+            if level > 0 {
+                // Stable: within a part, the coordinates stay in order.
+                let keys = self.stage.array::<u32>(len)?;
+                let args = Args::new().u64(part_of_row.address()).u64(len as u64);
+                let args = args.u64(order.address()).u64(keys.address());
+                self.launch("gather_u32", len, args)?;
+                let bits = usize::BITS - (parts(level - 1) - 1).leading_zeros();
+                order = sort_by_key(self.stage, keys, Some(order), bits)?.values;
+            }
+            let args = Args::new().u64(order.address()).u64(len as u64);
+            let args = args.u64(parts(level) as u64).u64(part_of_row.address());
+            self.launch("assign_parts", len, args)?;
+        }
+        let mut base = 0;
+        for (level, &dim) in shape.dims.iter().enumerate() {
+            let to = |array: &Array<T>| array.address() + (base * size_of::<T>()) as u64;
+            let args = self.args(raw).u32(dim as u32).u64(order.address());
+            let args = args.u64(parts(level) as u64).u64(to(&lo)).u64(to(&hi));
+            self.launch("part_extents", parts(level) * 32, args)?;
+            base += parts(level);
+        }
+        Ok((order, Table::Parts { shape, lo, hi }))
+    }
+
+    fn by_coordinate<K: Key>(
+        &self,
+        raw: &Array<T>,
+        dim: usize,
+        order: Array<u32>,
+    ) -> Result<Array<u32>> {
+        let keys = self.stage.array::<K>(self.len())?;
+        let args = self.args(raw).u32(dim as u32).u64(order.address()).u64(keys.address());
+        self.launch("coordinate_keys", self.len(), args)?;
+        Ok(sort_by_key(self.stage, keys, Some(order), 8 * size_of::<T>() as u32)?.values)
+    }
+
+    fn gather(&self, raw: &Array<T>, order: Array<u32>) -> Result<Ordered<T>> {
+        let (len, dim) = (self.len(), self.points.dimension());
+        let specialised = kernels::DIMENSIONS.contains(&dim);
+        let stride = if specialised { stride(dim) } else { dim };
+        let points = self.stage.array::<T>(len * stride)?;
+        let args = match specialised {
+            true => self.args(raw).u32(stride as u32),
+            false => self.args(raw),
+        };
+        let kernel = if specialised { "gather_points" } else { "gather_columns" };
+        let args = args.u64(order.address()).u64(points.address());
+        self.launch(kernel, len * stride, args)?;
+        let narrow = match &self.making.origin {
+            Some(origin) if specialised => {
+                let origin = self.stage.copy_of(origin)?;
+                let narrow = self.stage.array::<f32>(len * stride)?;
+                let args = self.args(raw).u32(stride as u32).u64(order.address());
+                let args = args.u64(origin.address()).u64(narrow.address());
+                self.launch("gather_narrow", len * stride, args)?;
+                Some(narrow)
+            }
+            _ => None,
+        };
+        let ids = match &self.making.ids {
+            Some(ids) => {
+                let given = upload::words(self.stage, ids)?;
+                let ids = self.stage.array::<u32>(len)?;
+                let args = Args::new().u64(given.address()).u64(len as u64);
+                let args = args.u64(order.address()).u64(ids.address());
+                self.launch("gather_u32", len, args)?;
+                Some(ids)
+            }
+            None => None,
+        };
+        Ok(Ordered { points, narrow, rows: order, ids, len })
+    }
+}
+
+/// Numbers from one point to the next: `STRIDE` of `join.cuh`.
+fn stride(dim: usize) -> usize {
+    if dim == 1 { 1 } else { dim.next_multiple_of(2) }
+}

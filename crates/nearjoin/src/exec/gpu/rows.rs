@@ -1,0 +1,571 @@
+//! Rows of the answer on the device, and their way to the host.
+//!
+//! They are made in the order of the input, so that the host has nothing to do but to copy.
+//! There are two ways:
+//!
+//! - *Counted*: every row is counted, the running sums of the counts say where each begins,
+//!   and a second pass writes it there. Rows are written in batches of as many as fit a share
+//!   of the device's memory: while one batch is on the bus, the next is being made.
+//! - *Listed*: one pass appends pairs to a list, each unordered pair once where it can, and the
+//!   list is then spread over the rows. The room for the list is estimated from a sample. A
+//!   list that does not fit is made again, of half as many rows.
+//!
+//! Counting pays where finding a pair costs little beside sending it, listing where a pair
+//! takes many distance tests. A count that was sampled too low, or memory that is refused,
+//! costs another pass: what was found before is thrown away, so nothing is lost or doubled.
+
+use core::ops::{ControlFlow, Range};
+use std::time::Instant;
+
+use nearjoin_kernels as kernels;
+use rayon::prelude::*;
+
+use super::batches::{self, MARGIN};
+use super::device::{Array, Stage};
+use super::driver::{Args, Fault};
+use super::epsilon::{Counters, GpuJoin, Mode};
+use super::job::{Job, Pattern};
+use super::ring::{Landed, Ring, copy};
+use super::sort::{running_sums, sort_by_key};
+use super::tuning::Gathering;
+use crate::error::{Error, Result};
+use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Work};
+use crate::monitor::Phase;
+use crate::scalar::Scalar;
+
+/// Streams that batches go through in turn, each with memory of its own.
+const STREAMS: usize = 3;
+/// Rows up to this length are sorted on the device: `SORTED` of `rows.cu`.
+const SORTED: u64 = 512;
+const SORT_THREADS: u32 = 128;
+/// Bytes of the smallest batch that is tried before memory is said to be short.
+const LEAST: u64 = 1 << 20;
+
+/// Rows whose offsets are known.
+pub(super) struct Found<'a, T> {
+    join: &'a GpuJoin<'a, T>,
+    request: Request,
+    stage: Stage,
+    counters: Counters,
+    /// On the device, and on the host.
+    offsets: Array<u64>,
+    ends: Vec<u64>,
+    /// The pairs, where they were listed.
+    list: Option<List<T>>,
+}
+
+/// Pairs on the device.
+struct List<T> {
+    pairs: Array<[u32; 2]>,
+    distances: Option<Array<T>>,
+    len: u64,
+    /// Whether each stands for both of its directions.
+    mirror: bool,
+}
+
+/// A part of the rows on the device.
+struct Batch<T> {
+    rows: Range<usize>,
+    /// Of the first row.
+    base: u64,
+    ids: Array<u32>,
+    distances: Option<Array<T>>,
+}
+
+impl<T: Scalar> GpuJoin<'_, T> {
+    /// Counts all rows, or lists all pairs, and makes `offsets[1..]` the ends of all rows.
+    pub(super) fn find_rows(&self, request: Request, offsets: &mut [u64]) -> Result<Found<'_, T>> {
+        self.enter(Phase::Counting);
+        self.check_cancelled()?;
+        if self.setup.tuning.gathering == Gathering::Listed
+            && let Some(found) = self.list_rows(request, offsets)?
+        {
+            return Ok(found);
+        }
+        let stage = self.setup.device.stage(0);
+        let counters = Counters::new(&stage)?;
+        let degrees = self.count_rows(&stage, &counters, request.once)?;
+        self.found(request, stage, counters, &degrees, None, offsets)
+    }
+
+    /// Lists all pairs at once; none if they do not fit the memory.
+    fn list_rows(&self, request: Request, offsets: &mut [u64]) -> Result<Option<Found<'_, T>>> {
+        let sampled = self.sample(false)?;
+        let expected = sampled.iter().map(|(_, size)| *size as f64).sum::<f64>()
+            * (self.len() as f64 / sampled.len().max(1) as f64);
+        let once = self.is_self() && self.whole() && self.once() != Pattern::Each;
+        let halved = if once { 0.5 } else { 1.0 };
+        // A small sample may miss most of the pairs.
+        let mut capacity = (expected * halved * MARGIN) as u64 + 1024 + self.len() as u64 / 16;
+        capacity = (capacity as f64 * self.setup.tuning.estimate) as u64 + 1;
+        let stage = self.setup.device.stage(0);
+        for _ in 0..2 {
+            if capacity.saturating_mul(self.list_bytes(request)) > self.setup.tuning.list_bytes {
+                return Ok(None);
+            }
+            let counters = Counters::new(&stage)?;
+            let list = match self.list(&stage, &counters, request, once, capacity, None) {
+                Err(Error::Device { .. }) if self.setup.tuning.list_bytes > LEAST => return Ok(None),
+                list => list?,
+            };
+            if list.len > capacity {
+                // Now the length is known.
+                capacity = list.len;
+                self.record(|stats| stats.splits += 1);
+                continue;
+            }
+            let degrees = self.degrees_of(&stage, &list, once && !request.once)?;
+            return self.found(request, stage, counters, &degrees, Some(list), offsets).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn list_bytes(&self, request: Request) -> u64 {
+        // The list, and the rows that it becomes.
+        let value = if request.distances { size_of::<T>() as u64 } else { 0 };
+        8 + value + 2 * (4 + value)
+    }
+
+    /// Appends the pairs of all rows, or of some queries, to a list that has room for
+    /// `capacity`; its length says how many there are, in any case.
+    fn list(
+        &self,
+        stage: &Stage,
+        counters: &Counters,
+        request: Request,
+        once: bool,
+        capacity: u64,
+        queries: Option<(u64, usize)>,
+    ) -> Result<List<T>> {
+        let pairs = stage.array::<[u32; 2]>(capacity as usize)?;
+        let distances = match request.distances {
+            true => Some(stage.array::<T>(capacity as usize)?),
+            false => None,
+        };
+        let mut job = self.job();
+        counters.describe(&mut job);
+        if once {
+            job.pattern = self.once();
+        }
+        if let Some((address, len)) = queries {
+            (job.queries, job.query_count) = (address, len as u64);
+        }
+        job.list = pairs.address();
+        job.list_distances = distances.as_ref().map_or(0, Array::address);
+        job.capacity = capacity;
+        self.run(stage, Mode::List, &job)?;
+        let [_, _, len] = counters.read(stage)?;
+        self.record(|stats| stats.batches += 1);
+        Ok(List { pairs, distances, len, mirror: once && !request.once })
+    }
+
+    /// The sizes of the rows of a list.
+    fn degrees_of(&self, stage: &Stage, list: &List<T>, with_self: bool) -> Result<Array<u32>> {
+        let degrees = stage.zeroed::<u32>(self.len() + 1)?;
+        if with_self && self.setup.include_self {
+            stage.driver.fill(stage.stream, degrees.address(), 1, self.len())?;
+        }
+        let args = Args::new().u64(list.pairs.address()).u64(list.len);
+        let args = args.u32(u32::from(list.mirror)).u64(degrees.address());
+        stage.launch(kernels::rows(T::NAME), "pair_degrees", list.len, args)?;
+        Ok(degrees)
+    }
+
+    /// Turns sizes of rows into offsets, and brings those to the host.
+    fn found(
+        &self,
+        request: Request,
+        stage: Stage,
+        counters: Counters,
+        degrees: &Array<u32>,
+        list: Option<List<T>>,
+        offsets: &mut [u64],
+    ) -> Result<Found<'_, T>> {
+        let rows = self.len();
+        let on_device = stage.array::<u64>(rows + 1)?;
+        running_sums::<u64>(&stage, degrees.address(), rows, on_device.address())?;
+        self.land(&stage, on_device.address(), offsets)?;
+        self.check_cancelled()?;
+        let mut ends = Vec::new();
+        ends.try_reserve_exact(offsets.len())
+            .map_err(|_| Error::OutOfMemory { bytes: 8 * offsets.len() })?;
+        ends.extend_from_slice(offsets);
+        let found =
+            Found { join: self, request, stage, counters, offsets: on_device, ends, list };
+        Ok(found)
+    }
+
+    /// Hands out all rows, some at a time, on this thread.
+    pub(super) fn hand_out(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let mut offsets = vec![0u64; self.len() + 1];
+        let found = self.find_rows(request, &mut offsets)?;
+        found.emit(emit)
+    }
+
+    fn whole(&self) -> bool {
+        self.whole
+    }
+}
+
+impl<T: Scalar> Found<'_, T> {
+    fn total(&self) -> u64 {
+        self.ends[self.ends.len() - 1]
+    }
+
+    fn pair_bytes(&self) -> u64 {
+        4 + if self.request.distances { size_of::<T>() as u64 } else { 0 }
+    }
+
+    /// Makes the rows batch by batch, and calls `deliver` with each while others are being
+    /// made. `deliver` submits its copies to the batch's stream before it returns.
+    fn batches(
+        &self,
+        deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let join = self.join;
+        if self.list.is_some() {
+            let batch = self.spread_list()?;
+            deliver(&batch, self.stage.stream)?;
+            return Ok(());
+        }
+        let mut bytes = join.setup.tuning.batch_bytes(self.total() * self.pair_bytes());
+        // What has been delivered stays so: batches of another size begin behind it.
+        let mut done = 0;
+        while done < join.len() {
+            match self.counted_batches(bytes, &mut done, deliver) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(Broken::Memory(_)) if bytes > LEAST => {
+                    bytes = (bytes / 2).max(LEAST);
+                    join.record(|stats| stats.splits += 1);
+                }
+                Err(Broken::Memory(fault)) => return Err(fault.into()),
+                Err(Broken::Other(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows from `done` on, in batches of about `bytes`.
+    fn counted_batches(
+        &self,
+        bytes: u64,
+        done: &mut usize,
+        deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
+    ) -> core::result::Result<ControlFlow<()>, Broken> {
+        let join = self.join;
+        let first = *done;
+        let mut cuts = batches::by_offsets(&self.ends[first..], bytes / self.pair_bytes());
+        cuts.iter_mut().for_each(|rows| *rows = rows.start + first..rows.end + first);
+        let largest = cuts.iter().map(|rows| self.ends[rows.end] - self.ends[rows.start]).max();
+        let largest = largest.unwrap_or(0) as usize;
+        // The memory of a batch is used again by the third after it, in the same stream.
+        let streams = STREAMS.min(cuts.len());
+        let stages: Vec<Stage> = (0..streams).map(|s| join.setup.device.stage(s)).collect();
+        let mut memory = Vec::new();
+        for stage in &stages {
+            let ids = stage.array::<u32>(largest).map_err(Broken::from)?;
+            let distances = match self.request.distances {
+                true => Some(stage.array::<T>(largest).map_err(Broken::from)?),
+                false => None,
+            };
+            memory.push(Some((ids, distances)));
+        }
+        let queries = self.queries_of(&cuts).map_err(Broken::from)?;
+        self.stage.driver.synchronize(self.stage.stream).map_err(Broken::from)?;
+        let fill = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
+            let rows = cuts[number].clone();
+            let base = self.ends[rows.start];
+            let batch = Batch { rows, base, ids: memory.0, distances: memory.1 };
+            self.fill(&stages[number % streams], &batch, queries.as_ref().map(Array::address))?;
+            Ok::<_, Error>(batch)
+        };
+        let mut ahead = std::collections::VecDeque::new();
+        for number in 0..streams {
+            if let Some(memory) = memory[number].take() {
+                ahead.push_back(fill(number, memory)?);
+            }
+        }
+        for number in 0..cuts.len() {
+            let Some(batch) = ahead.pop_front() else { break };
+            let flow = deliver(&batch, number % streams)?;
+            *done = batch.rows.end;
+            join.record(|stats| stats.batches += 1);
+            join.check_cancelled()?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            if number + streams < cuts.len() {
+                ahead.push_back(fill(number + streams, (batch.ids, batch.distances))?);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The queries in the order of batches, and of the index within each; none where there is
+    /// only one batch. Batches are ranges of rows and every row is a query, so those of rows
+    /// a..b stand at a..b.
+    fn queries_of(&self, cuts: &[Range<usize>]) -> Result<Option<Array<u32>>> {
+        let join = self.join;
+        if cuts.len() == 1 && cuts[0].len() == join.len() {
+            return Ok(None);
+        }
+        let mut ends: Vec<u32> = cuts.iter().map(|rows| rows.end as u32).collect();
+        if let Some(first) = cuts.first().filter(|first| first.start > 0) {
+            // Rows that are done come first.
+            ends.insert(0, first.start as u32);
+        }
+        let stage = &self.stage;
+        let on_device = stage.copy_of(&ends)?;
+        let keys = stage.array::<u32>(join.len())?;
+        let args = Args::new().u64(join.job().left_rows).u64(join.len() as u64);
+        let args = args.u64(on_device.address()).u32(ends.len() as u32).u64(keys.address());
+        stage.launch(kernels::rows(T::NAME), "query_batches", join.len() as u64, args)?;
+        let bits = u32::BITS - (ends.len() as u32).leading_zeros();
+        Ok(Some(sort_by_key(stage, keys, None, bits)?.values))
+    }
+
+    fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<u64>) -> Result<()> {
+        let join = self.join;
+        let mut job: Job = join.job();
+        self.counters.describe(&mut job);
+        if self.request.once {
+            job.pattern = join.once();
+        }
+        if let Some(address) = queries {
+            job.queries = address + 4 * batch.rows.start as u64;
+            job.query_count = batch.rows.len() as u64;
+        }
+        job.offsets = self.offsets.address();
+        job.base = batch.base;
+        job.ids = batch.ids.address();
+        job.distances = batch.distances.as_ref().map_or(0, Array::address);
+        let cursors = match join.setup.tuning.shares_rows() {
+            true => Some(stage.zeroed::<u32>(join.len())?),
+            false => None,
+        };
+        job.cursors = cursors.as_ref().map_or(0, Array::address);
+        join.run(stage, Mode::Fill, &job)?;
+        self.sort(stage, batch)
+    }
+
+    /// Spreads the list over the rows.
+    fn spread_list(&self) -> Result<Batch<T>> {
+        let (join, stage) = (self.join, &self.stage);
+        let total = self.total() as usize;
+        let ids = stage.array::<u32>(total)?;
+        let distances = match self.request.distances {
+            true => Some(stage.array::<T>(total)?),
+            false => None,
+        };
+        let batch = Batch { rows: 0..join.len(), base: 0, ids, distances };
+        let Some(list) = &self.list else { return Ok(batch) };
+        let cursors = stage.array::<u64>(join.len() + 1)?;
+        let to = |args: Args| {
+            let distances = batch.distances.as_ref().map_or(0, Array::address);
+            args.u64(cursors.address()).u64(batch.ids.address()).u64(distances)
+        };
+        let module = kernels::rows(T::NAME);
+        let args = Args::new().u64(self.offsets.address()).u64(join.len() as u64);
+        stage.launch(module, "copy_u64", join.len() as u64, args.u64(cursors.address()))?;
+        if list.mirror && join.setup.include_self {
+            let args = to(Args::new().u64(join.len() as u64));
+            stage.launch(module, "self_rows", join.len() as u64, args)?;
+        }
+        let values = list.distances.as_ref().map_or(0, Array::address);
+        let args = Args::new().u64(list.pairs.address()).u64(values).u64(list.len);
+        stage.launch(module, "pair_rows", list.len, to(args.u32(u32::from(list.mirror))))?;
+        self.sort(stage, &batch)?;
+        Ok(batch)
+    }
+
+    /// Puts the ids of each row in ascending order, where that is wanted and the device can.
+    fn sort(&self, stage: &Stage, batch: &Batch<T>) -> Result<()> {
+        if !self.request.sorted {
+            return Ok(());
+        }
+        let rows = batch.rows.len() as u64;
+        let args = Args::new().u64(self.offsets.address()).u64(batch.rows.start as u64).u64(rows);
+        let args = args.u64(batch.base).u64(batch.ids.address());
+        let args = args.u64(batch.distances.as_ref().map_or(0, Array::address));
+        let blocks = (rows * 32).div_ceil(u64::from(SORT_THREADS));
+        stage.launch_blocks(kernels::rows(T::NAME), "sort_rows", blocks, SORT_THREADS, args)?;
+        Ok(())
+    }
+
+    /// What was done, all passes together.
+    fn work(&self) -> Result<Work> {
+        let [tests, ..] = self.counters.read(&self.stage)?;
+        if let Some(monitor) = self.join.setup.monitor {
+            monitor.add(0, self.total());
+        }
+        Ok(Work { pairs: self.total(), tests, taken: 0 })
+    }
+
+    /// Hands out rows as they land, in blocks of whole rows.
+    fn emit(&self, emit: &Emit<'_, T>) -> Result<Work> {
+        let (join, request) = (self.join, self.request);
+        join.enter(Phase::Joining);
+        let chunk = join.setup.tuning.chunk_bytes as u64 / self.pair_bytes().max(4);
+        let mut ring = Ring::new(&*join.setup.device.driver);
+        let mut queries: Vec<u32> = Vec::new();
+        let mut stopped = false;
+        let mut land = |rows: Range<usize>, mut landed: Landed| -> Result<()> {
+            if stopped {
+                return Ok(());
+            }
+            let offsets = &self.ends[rows.start..=rows.end];
+            let pairs = (offsets[rows.len()] - offsets[0]) as usize;
+            if request.sorted {
+                let (ids, distances) = landed.split_at_mut(1);
+                let ids = &mut ids[0].bytes_mut()[..4 * pairs];
+                let distances = distances.first_mut().map(|host| {
+                    T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()])
+                });
+                sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
+            }
+            let ids = super::device::values::<u32>(&*landed[0], 0, 4 * pairs);
+            let distances =
+                landed.get(1).map(|host| T::from_bytes(&host.bytes()[..pairs * size_of::<T>()]));
+            queries.clear();
+            queries.extend(rows.start as u32..rows.end as u32);
+            let flow = emit(&Rows {
+                worker: 0,
+                queries: &queries,
+                neighbors: Lists::Flat { offsets, values: ids },
+                distances: distances.map(|values| Lists::Flat { offsets, values }),
+                ahead: &[],
+            });
+            stopped = flow.is_break();
+            Ok(())
+        };
+        self.batches(&mut |batch, stream| {
+            for rows in batches::by_offsets(&self.ends[batch.rows.start..=batch.rows.end], chunk) {
+                let rows = rows.start + batch.rows.start..rows.end + batch.rows.start;
+                let (start, end) = (self.ends[rows.start], self.ends[rows.end]);
+                let piece = |address: u64, size: usize| {
+                    let size = size as u64;
+                    (address + (start - batch.base) * size, ((end - start) * size) as usize)
+                };
+                let mut pieces = vec![piece(batch.ids.address(), 4)];
+                if let Some(distances) = &batch.distances {
+                    pieces.push(piece(distances.address(), size_of::<T>()));
+                }
+                ring.send(stream, &pieces, rows, &mut land)?;
+                join.check_cancelled()?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        ring.drain(&mut land)?;
+        let bytes = ring.bytes;
+        join.record(|stats| stats.bytes_out += bytes);
+        self.work()
+    }
+}
+
+impl<T: Scalar> LaidOut<T> for Found<'_, T> {
+    fn write(self: Box<Self>, ids: &mut [u32], mut distances: Option<&mut [T]>) -> Result<Work> {
+        let join = self.join;
+        join.enter(Phase::Joining);
+        let began = Instant::now();
+        let chunk = join.setup.tuning.chunk_bytes;
+        let pool = join.setup.pool;
+        let mut ring = Ring::new(&*join.setup.device.driver);
+        let mut land = |(start, len, is_ids): (usize, usize, bool), landed: Landed| -> Result<()> {
+            let bytes = landed[0].bytes();
+            pool.install(|| match (is_ids, &mut distances) {
+                (true, _) => copy(
+                    &mut ids[start..start + len],
+                    bytemuck::cast_slice(&bytes[..len * size_of::<u32>()]),
+                ),
+                (false, Some(distances)) => copy(
+                    &mut distances[start..start + len],
+                    T::from_bytes(&bytes[..len * size_of::<T>()]),
+                ),
+                (false, None) => {}
+            });
+            Ok(())
+        };
+        self.batches(&mut |batch, stream| {
+            let first = batch.base as usize;
+            let len = (self.ends[batch.rows.end] - batch.base) as usize;
+            let arrays = [
+                Some((batch.ids.address(), size_of::<u32>(), true)),
+                batch.distances.as_ref().map(|array| (array.address(), size_of::<T>(), false)),
+            ];
+            for (address, size, is_ids) in arrays.into_iter().flatten() {
+                let most = (chunk / size).max(1);
+                for start in (0..len).step_by(most) {
+                    let here = most.min(len - start);
+                    let piece = (address + (start * size) as u64, here * size);
+                    ring.send(stream, &[piece], (first + start, here, is_ids), &mut land)?;
+                    join.check_cancelled()?;
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        ring.drain(&mut land)?;
+        let bytes = ring.bytes;
+        if self.request.sorted {
+            pool.install(|| sort_long_rows(&self.ends, ids, distances));
+        }
+        join.record(|stats| {
+            stats.bytes_out += bytes;
+            stats.delivery_seconds = began.elapsed().as_secs_f64();
+        });
+        self.work()
+    }
+}
+
+/// Sorts the rows that the device has left.
+fn sort_long_rows<T: Scalar>(offsets: &[u64], ids: &mut [u32], distances: Option<&mut [T]>) {
+    let base = offsets[0];
+    let long: Vec<Range<usize>> = offsets
+        .windows(2)
+        .filter(|row| row[1] - row[0] > SORTED)
+        .map(|row| (row[0] - base) as usize..(row[1] - base) as usize)
+        .collect();
+    let Some(distances) = distances else {
+        let mut rest = ids;
+        let mut start = 0;
+        let mut rows = Vec::new();
+        for row in long {
+            let (_, tail) = core::mem::take(&mut rest).split_at_mut(row.start - start);
+            let (here, tail) = tail.split_at_mut(row.len());
+            rows.push(here);
+            (rest, start) = (tail, row.end);
+        }
+        rows.into_par_iter().for_each(|row| row.sort_unstable());
+        return;
+    };
+    for row in long {
+        let (ids, distances) = (&mut ids[row.clone()], &mut distances[row]);
+        let mut pairs: Vec<(u32, T)> =
+            ids.iter().copied().zip(distances.iter().copied()).collect();
+        pairs.par_sort_unstable_by_key(|pair| pair.0);
+        for (at, (id, distance)) in pairs.into_iter().enumerate() {
+            (ids[at], distances[at]) = (id, distance);
+        }
+    }
+}
+
+/// Why batches came to an end.
+enum Broken {
+    Memory(Fault),
+    Other(Error),
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Memory { .. } => Broken::Memory(fault),
+            fault => Broken::Other(fault.into()),
+        }
+    }
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Broken::Other(error)
+    }
+}
