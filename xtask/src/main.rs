@@ -1,0 +1,29 @@
+//! What is done for the project and not by a build: `cargo xtask kernels [--check]`.
+
+mod kernels;
+#[path = "../../crates/nearjoin-kernels/src/modules.rs"]
+mod modules;
+#[path = "../../crates/nearjoin-kernels/src/stamp.rs"]
+mod stamp;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask kernels           compile the CUDA kernels to PTX
+cargo xtask kernels --check   say whether the committed PTX is what they compile to";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["kernels"] => kernels::generate(),
+        ["kernels", "--check"] => kernels::check(),
+        _ => Err(USAGE.into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
