@@ -73,7 +73,7 @@ mod tests {
     fn every_module_of_the_table_is_found_by_its_name() {
         let cu = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu");
         let names: Vec<_> = modules::sources(&cu).into_iter().map(|source| source.name).collect();
-        assert_eq!(names, super::modules().iter().map(|module| module.name).collect::<Vec<_>>());
+        assert_eq!(names, modules().iter().map(|module| module.name).collect::<Vec<_>>());
         assert!(names.iter().all(|name| module(name).is_some_and(|found| found.name == name)));
         assert_eq!(module("no such module"), None);
     }

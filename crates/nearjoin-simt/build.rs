@@ -1,0 +1,98 @@
+//! Compiles the kernels, and what runs them, with the C++ compiler of the host.
+//!
+//! `NEARJOIN_SIMT_SANITIZE=address,undefined` adds these sanitizers of GCC to the kernels.
+//! `NEARJOIN_SIMT_UCONTEXT=1` changes stacks with the C library in place of our assembly.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+#[path = "../nearjoin-kernels/src/modules.rs"]
+mod modules;
+
+use modules::Source;
+
+fn main() {
+    let cu = Path::new("../nearjoin-kernels/cu");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    for path in [cu, Path::new("../nearjoin-kernels/src/modules.rs"), Path::new("cpp")] {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    println!("cargo::rerun-if-changed=tests/suite/kernels.cu");
+
+    let mut sources = modules::sources(cu);
+    sources.push(Source { name: "test".into(), file: "kernels.cu", defines: vec![] });
+
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(1).debug(false).warnings(false);
+    build.flag("-ffp-contract=off").flag("-fno-strict-aliasing").flag("-fno-exceptions");
+    build.flag("-w").includes([Path::new("cpp"), cu, Path::new("tests/suite")]);
+    sanitize(&mut build);
+    if variable("NEARJOIN_SIMT_UCONTEXT").is_some() {
+        build.define("SIMT_UCONTEXT", None);
+    }
+    build.files(["cpp/fiber.cpp", "cpp/block.cpp"]);
+    for source in &sources {
+        let file = out.join(format!("{}.cpp", source.name));
+        write(&file, &module(source));
+        build.file(file);
+    }
+    let file = out.join("modules.cpp");
+    write(&file, &table(&sources));
+    build.file(file);
+    build.compile("nearjoin_simt");
+}
+
+/// A module: the kernel's file, whose names are nobody else's. Modules of one file have
+/// functions of one name that differ by their definitions, and the linker would take any.
+fn module(source: &Source) -> String {
+    let defines =
+        source.defines.iter().map(|define| format!("#define {}", define.replace('=', " ")));
+    let defines: Vec<_> = defines.collect();
+    let Source { name, file, .. } = source;
+    format!(
+        "{}\n#include \"simt.h\"\nnamespace {{\n#include \"{file}\"\n}}\n\
+         extern \"C\" const simt::Entry* simt_module_{name}() {{ return simt_kernels; }}\n",
+        defines.join("\n")
+    )
+}
+
+/// The function that finds the kernels of a module.
+fn table(sources: &[Source]) -> String {
+    let mut text = String::from("#include \"simt.h\"\n");
+    for Source { name, .. } in sources {
+        text += &format!("extern \"C\" const simt::Entry* simt_module_{name}();\n");
+    }
+    text += "extern \"C\" const simt::Entry* simt_kernels_of(const char* name) {\n";
+    for Source { name, .. } in sources {
+        text +=
+            &format!("    if (!__builtin_strcmp(name, \"{name}\")) return simt_module_{name}();\n");
+    }
+    text + "    return nullptr;\n}\n"
+}
+
+fn sanitize(build: &mut cc::Build) {
+    let Some(names) = variable("NEARJOIN_SIMT_SANITIZE") else { return };
+    build.debug(true).flag("-fno-omit-frame-pointer").flag("-fno-sanitize-recover=all");
+    for name in names.split(',') {
+        build.flag(format!("-fsanitize={name}"));
+        match name {
+            "address" => println!("cargo::rustc-link-lib=asan"),
+            "undefined" => {
+                // CUDA has an answer where C++ has none: kernels must not need either.
+                build.flag("-fsanitize=float-cast-overflow");
+                println!("cargo::rustc-link-lib=ubsan");
+            }
+            _ => panic!("NEARJOIN_SIMT_SANITIZE: address, undefined, or both; not {name}"),
+        }
+    }
+}
+
+/// An environment variable that is not empty.
+fn variable(name: &str) -> Option<String> {
+    println!("cargo::rerun-if-env-changed={name}");
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn write(file: &Path, text: &str) {
+    fs::write(file, text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+}

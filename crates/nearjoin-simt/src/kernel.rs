@@ -1,0 +1,115 @@
+//! Kernels: found by name, and run.
+
+use std::ffi::{CStr, CString, c_char};
+use std::slice;
+
+use nearjoin::driver::{Args, Kernel};
+
+/// The lanes of a warp; the most threads of a block.
+const WARP: u32 = 32;
+const MOST_THREADS: u32 = 1024;
+
+/// `simt::Entry` of `cpp/simt.h`.
+#[repr(C)]
+pub(crate) struct Entry {
+    name: *const c_char,
+    call: extern "C" fn(*const u8),
+    offsets: *const usize,
+    count: usize,
+    next: *const Entry,
+}
+
+unsafe extern "C" {
+    fn simt_kernels_of(module: *const c_char) -> *const Entry;
+    fn simt_run(
+        kernel: *const Entry,
+        arguments: *const u8,
+        blocks: u32,
+        threads: u32,
+        message: *mut c_char,
+        capacity: usize,
+    ) -> bool;
+}
+
+/// A kernel with its grid and arguments, checked.
+pub(crate) struct Launch {
+    entry: &'static Entry,
+    blocks: u32,
+    threads: u32,
+    /// In words, for their alignment.
+    arguments: Vec<u64>,
+}
+
+// SAFETY: an entry is constant once the program has begun.
+unsafe impl Send for Launch {}
+
+impl Launch {
+    /// Panics where a device would refuse the launch, or take arguments for what they are not.
+    pub(crate) fn new(kernel: Kernel, blocks: u32, threads: u32, args: &Args) -> Self {
+        let Kernel { module, name } = kernel;
+        let entry = find(module.name, name)
+            .unwrap_or_else(|| panic!("there is no kernel {name} in module {}", module.name));
+        assert!(
+            (1..=i32::MAX as u32).contains(&blocks)
+                && (1..=MOST_THREADS).contains(&threads)
+                && threads.is_multiple_of(WARP),
+            "kernel {name} cannot be launched over {blocks} blocks of {threads} threads"
+        );
+        // SAFETY: `cpp/simt.h` lists so many offsets, and the end of the last parameter.
+        let offsets = unsafe { slice::from_raw_parts(entry.offsets, entry.count + 1) };
+        let given: Vec<usize> =
+            args.offsets().iter().copied().chain([args.bytes().len()]).collect();
+        assert!(
+            given == offsets,
+            "kernel {name} has parameters at {offsets:?}, and is given arguments at {given:?}: \
+             the bytes at which each begins, and the end"
+        );
+        let mut arguments = Vec::new();
+        for word in args.bytes().chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            arguments.push(u64::from_ne_bytes(bytes));
+        }
+        Launch { entry, blocks, threads, arguments }
+    }
+
+    /// Runs it, or says what the kernel did wrong.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        let mut message = [0 as c_char; 512];
+        // SAFETY: the arguments are the kernel's by number, place and size, as was checked.
+        // That the kernel touches no memory but the device's is what is being tested.
+        let done = unsafe {
+            simt_run(
+                self.entry,
+                self.arguments.as_ptr().cast(),
+                self.blocks,
+                self.threads,
+                message.as_mut_ptr(),
+                message.len(),
+            )
+        };
+        // SAFETY: the message ends with 0 within its capacity, also where none was written.
+        let message = unsafe { CStr::from_ptr(message.as_ptr()) };
+        if done { Ok(()) } else { Err(message.to_string_lossy().into_owned()) }
+    }
+
+    /// Whether an argument, or a member of one, is an address in this range.
+    pub(crate) fn names(&self, range: &std::ops::Range<u64>) -> bool {
+        self.arguments.iter().any(|word| range.contains(word))
+    }
+}
+
+fn find(module: &str, kernel: &str) -> Option<&'static Entry> {
+    let module = CString::new(module).ok()?;
+    // SAFETY: a string that ends with 0; the list that comes back lives as long as the program.
+    let mut next = unsafe { simt_kernels_of(module.as_ptr()).as_ref() };
+    while let Some(entry) = next {
+        // SAFETY: a string of the program's.
+        if unsafe { CStr::from_ptr(entry.name) }.to_bytes() == kernel.as_bytes() {
+            return Some(entry);
+        }
+        // SAFETY: null, or an entry of the program's.
+        next = unsafe { entry.next.as_ref() };
+    }
+    None
+}

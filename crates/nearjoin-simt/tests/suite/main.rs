@@ -1,0 +1,5 @@
+//! The device that is none, with kernels of its own.
+
+mod driver;
+mod help;
+mod kernels;
