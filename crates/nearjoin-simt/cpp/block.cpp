@@ -55,7 +55,7 @@ struct Block {
     size_t capacity;
     bool failed;
 
-    bool run(unsigned number);
+    void run(unsigned number);
     void work();
     void wait();
     [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 2, 3)));
@@ -225,14 +225,13 @@ void Block::exchange(At at, unsigned warp, unsigned mask) {
     }
 }
 
-bool Block::run(unsigned number) {
+void Block::run(unsigned number) {
     blockIdx.x = number;
     started = ended = at_barrier = first_ready = number_ready = 0;
     for (unsigned i = 0; i < threads; i++) thread[i].at = At::Work;
     for (unsigned& lanes : waiting) lanes = 0;
     running = fresh();
     change(host, *running, false);
-    return !failed;
 }
 
 // Blocks that no thread of the system is running, with their stacks. Never destroyed: other
@@ -274,7 +273,7 @@ extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* argumen
 #ifdef __SANITIZE_ADDRESS__
     // Shared memory is one for all threads of the system then.
     static std::mutex& one = *new std::mutex;
-    std::lock_guard<std::mutex> guard(one);
+    std::lock_guard<std::mutex> alone(one);
 #endif
     {
         std::lock_guard<std::mutex> guard(spare_lock);
@@ -287,11 +286,14 @@ extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* argumen
     block.message = message, block.capacity = capacity;
     block.host = Fiber();
     blockDim.x = threads, gridDim.x = blocks;
-    for (unsigned number = 0; number < blocks; number++) {
-        // A block that failed has fibers in the middle of things: it is left as it is.
-        if (!block.run(number)) return false;
+    block.failed = false;
+    for (unsigned number = 0; number < blocks && !block.failed; number++) block.run(number);
+    if (block.failed) {
+        for (Fiber* fiber : block.fibers) abandon(*fiber);
+        block.idle = block.fibers;
     }
+    bool done = !block.failed;
     std::lock_guard<std::mutex> guard(spare_lock);
     spare.push_back(&block);
-    return true;
+    return done;
 }

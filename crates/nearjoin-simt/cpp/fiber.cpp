@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 
 namespace simt {
@@ -34,9 +34,24 @@ void give_stack(Fiber& fiber, unsigned number) {
     fiber.size = STACK - number % 16 * 256;
 }
 
+// Takes AddressSanitizer's guards off the top of a stack.
+static void unguard(Fiber& fiber, size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region((const char*)fiber.bottom + fiber.size - bytes, bytes);
+#else
+    (void)fiber, (void)bytes;
+#endif
+}
+
+// More than those functions take that a fiber which is over has not returned from.
+static const size_t FIRST_FRAMES = 4096;
+
+void abandon(Fiber& fiber) { unguard(fiber, fiber.size); }
+
 #ifdef SIMT_UCONTEXT
 
 void prepare(Fiber& fiber, void (*entry)()) {
+    unguard(fiber, FIRST_FRAMES);
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = const_cast<void*>(fiber.bottom);
     fiber.context.uc_stack.ss_size = fiber.size;
@@ -120,6 +135,7 @@ static const int SAVED = 20, RETURN = 11;
 #endif
 
 void prepare(Fiber& fiber, void (*entry)()) {
+    unguard(fiber, FIRST_FRAMES);
     void** pointer = (void**)((char*)fiber.bottom + fiber.size) - SAVED;
     for (int i = 0; i < SAVED; i++) pointer[i] = nullptr;
     pointer[RETURN] = (void*)entry;

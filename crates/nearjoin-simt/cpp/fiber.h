@@ -31,6 +31,9 @@ void give_stack(Fiber& fiber, unsigned number);
 // Makes a fiber call `entry`, which never returns, when it is next switched to.
 void prepare(Fiber& fiber, void (*entry)());
 
+// Lets a fiber be prepared anew that is in the middle of something.
+void abandon(Fiber& fiber);
+
 // Goes on where `to` stopped. Where `from` is not to go on, it is `over`.
 void change(Fiber& from, Fiber& to, bool over);
 
