@@ -18,6 +18,7 @@ fn main() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=tests/suite/kernels.cu");
+    println!("cargo::rustc-check-cfg=cfg(sanitize_address)");
 
     let mut sources = modules::sources(cu);
     sources.push(Source { name: "test".into(), file: "kernels.cu", defines: vec![] });
@@ -76,7 +77,10 @@ fn sanitize(build: &mut cc::Build) {
     for name in names.split(',') {
         build.flag(format!("-fsanitize={name}"));
         match name {
-            "address" => println!("cargo::rustc-link-lib=asan"),
+            "address" => {
+                println!("cargo::rustc-link-lib=asan");
+                println!("cargo::rustc-cfg=sanitize_address");
+            }
             "undefined" => {
                 // CUDA has an answer where C++ has none: kernels must not need either.
                 build.flag("-fsanitize=float-cast-overflow");

@@ -43,6 +43,11 @@ pub fn index(scalar: &str) -> &'static Module {
     expected(&format!("index_{scalar}"))
 }
 
+/// Pairs into rows and rows into order, for points of a type.
+pub fn rows(scalar: &str) -> &'static Module {
+    expected(&format!("rows_{scalar}"))
+}
+
 /// The ε-join, for points of a type and a dimension, and a metric: `l2`, `l1` or `linf`.
 pub fn epsilon(scalar: &str, dim: usize, metric: &str) -> &'static Module {
     let dim = if DIMENSIONS.contains(&dim) { dim } else { 0 };

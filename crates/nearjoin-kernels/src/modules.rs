@@ -36,11 +36,11 @@ pub(crate) fn sources(cu: &Path) -> Vec<Source> {
     let mut all = vec![Source { name: "sort".into(), file: "sort.cu", defines: vec![] }];
     for scalar in SCALARS {
         let scalar_is = format!("SCALAR_{}", scalar.to_uppercase());
-        all.push(Source {
-            name: format!("index_{scalar}"),
-            file: "index.cu",
+        all.extend([("index", "index.cu"), ("rows", "rows.cu")].map(|(family, file)| Source {
+            name: format!("{family}_{scalar}"),
+            file,
             defines: vec![scalar_is.clone()],
-        });
+        }));
         for metric in METRICS {
             let metric_is = format!("METRIC_{}", metric.to_uppercase());
             all.extend(DIMENSIONS.map(|dim| Source {

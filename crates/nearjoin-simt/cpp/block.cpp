@@ -7,15 +7,15 @@
 // that has not started, on a fresh fiber. So a warp goes on as far as it can before the next
 // one starts, and the order is always the same. If there is no other the block is stuck: an
 // error of the kernel's, which is told.
-#include "simt.h"
-
-#include "fiber.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 
 #include <mutex>
 #include <vector>
+
+// After the system's: its macros are CUDA's, and the system has other uses for some.
+#include "fiber.h"
+#include "simt.h"
 
 __thread SimtIndex threadIdx, blockIdx, blockDim, gridDim;
 
@@ -266,15 +266,10 @@ unsigned warp_match(unsigned mask, unsigned long long value) {
 } // namespace simt
 
 // Runs a kernel over a grid. Returns whether that went well, else with a message that ends
-// with 0. At most 1024 threads.
+// with 0. At most 1024 threads. One kernel of a module may run at a time.
 extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* arguments,
                          unsigned blocks, unsigned threads, char* message, size_t capacity) {
     using namespace simt;
-#ifdef __SANITIZE_ADDRESS__
-    // Shared memory is one for all threads of the system then.
-    static std::mutex& one = *new std::mutex;
-    std::lock_guard<std::mutex> alone(one);
-#endif
     {
         std::lock_guard<std::mutex> guard(spare_lock);
         if (spare.empty()) spare.push_back(new Block());

@@ -6,17 +6,14 @@
 #define NEARJOIN_SIMT
 
 #define __device__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-// The threads of a block are fibers of one thread of the system, and so share what is that
-// thread's own. AddressSanitizer guards only what is not a thread's own: with it, one block
-// runs at a time.
-#ifdef __SANITIZE_ADDRESS__
+// The module's, and not the block's: a module runs one block at a time. (Not thread_local: the
+// shared memory of all modules would be taken from the stack of every thread of the system.)
 #define __shared__ static
-#else
-#define __shared__ static thread_local
-#endif
 
 #include "numbers.h"
 

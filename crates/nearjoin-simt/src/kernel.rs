@@ -1,7 +1,9 @@
 //! Kernels: found by name, and run.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::slice;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearjoin::driver::{Args, Kernel};
 
@@ -33,6 +35,7 @@ unsafe extern "C" {
 
 /// A kernel with its grid and arguments, checked.
 pub(crate) struct Launch {
+    module: &'static str,
     entry: &'static Entry,
     blocks: u32,
     threads: u32,
@@ -70,14 +73,15 @@ impl Launch {
             bytes[..word.len()].copy_from_slice(word);
             arguments.push(u64::from_ne_bytes(bytes));
         }
-        Launch { entry, blocks, threads, arguments }
+        Launch { module: module.name, entry, blocks, threads, arguments }
     }
 
     /// Runs it, or says what the kernel did wrong.
     pub(crate) fn run(&self) -> Result<(), String> {
         let mut message = [0 as c_char; 512];
-        // SAFETY: the arguments are the kernel's by number, place and size, as was checked.
-        // That the kernel touches no memory but the device's is what is being tested.
+        let _alone = alone(self.module);
+        // SAFETY: the arguments are the kernel's by number, place and size, as was checked, and
+        // no other kernel of the module runs. That the kernel touches no memory but the device's is what is being tested.
         let done = unsafe {
             simt_run(
                 self.entry,
@@ -97,6 +101,16 @@ impl Launch {
     pub(crate) fn names(&self, range: &std::ops::Range<u64>) -> bool {
         self.arguments.iter().any(|word| range.contains(word))
     }
+}
+
+/// Keeps others from running a module. What its blocks share is the module's: each has it for
+/// itself only because they run one after the other, those of other devices too.
+fn alone(module: &'static str) -> MutexGuard<'static, ()> {
+    static MODULES: Mutex<BTreeMap<&str, &Mutex<()>>> = Mutex::new(BTreeMap::new());
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let module = *modules.entry(module).or_insert_with(|| Box::leak(Box::default()));
+    drop(modules);
+    module.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn find(module: &str, kernel: &str) -> Option<&'static Entry> {

@@ -146,20 +146,37 @@ fn the_device_works_after_another_was_stuck() {
     launch(&Simt::new(), "some_at_the_barrier", 3, 1024, Args::new().u32(9999));
 }
 
-/// AddressSanitizer ends the program where a kernel writes too far: run by hand, see the
-/// README of this crate.
+/// AddressSanitizer ends the program where a kernel writes too far: a program of its own.
+#[cfg(sanitize_address)]
 #[test]
-#[ignore = "ends the program where the kernels are built with AddressSanitizer"]
-fn beyond() {
-    let simt = Simt::new();
-    let output = Array::new::<u32>(&simt, 32);
-    launch(&simt, "beyond", 1, 32, Args::new().u64(output.address).u32(1));
+fn a_kernel_that_goes_too_far_is_told() {
+    for name in ["too_far::in_memory", "too_far::in_shared_memory"] {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--no-capture", &format!("kernels::{name}")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(!child.status.success() && said.contains("kernels.cu:"), "{name}: {said}");
+    }
 }
 
-#[test]
-#[ignore = "ends the program where the kernels are built with AddressSanitizer"]
-fn beyond_shared() {
-    let simt = Simt::new();
-    let output = Array::new::<u32>(&simt, 32);
-    launch(&simt, "beyond_shared", 1, 32, Args::new().u64(output.address));
+#[cfg(sanitize_address)]
+mod too_far {
+    use super::*;
+
+    #[test]
+    #[ignore = "ends the program"]
+    fn in_memory() {
+        let simt = Simt::new();
+        let output = Array::new::<u32>(&simt, 32);
+        launch(&simt, "beyond", 1, 32, Args::new().u64(output.address).u32(1));
+    }
+
+    #[test]
+    #[ignore = "ends the program"]
+    fn in_shared_memory() {
+        let simt = Simt::new();
+        let output = Array::new::<u32>(&simt, 32);
+        launch(&simt, "beyond_shared", 1, 32, Args::new().u64(output.address));
+    }
 }
