@@ -50,6 +50,11 @@ pub(crate) fn check() -> Result<()> {
     Err(reason.into())
 }
 
+/// Installs the compiler, where that has not been done.
+pub(crate) fn install() -> Result<()> {
+    python().map(drop)
+}
+
 fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/nearjoin-kernels")
 }

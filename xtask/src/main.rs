@@ -1,4 +1,4 @@
-//! What is done for the project and not by a build: `cargo xtask kernels [--check]`.
+//! What is done for the project and not by a build: `cargo xtask kernels`.
 
 mod kernels;
 #[path = "../../crates/nearjoin-kernels/src/modules.rs"]
@@ -9,14 +9,16 @@ mod stamp;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask kernels           compile the CUDA kernels to PTX
-cargo xtask kernels --check   say whether the committed PTX is what they compile to";
+cargo xtask kernels             compile the CUDA kernels to PTX
+cargo xtask kernels --check     say whether the committed PTX is what they compile to
+cargo xtask kernels --install   make sure that the compiler is there";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["kernels"] => kernels::generate(),
         ["kernels", "--check"] => kernels::check(),
+        ["kernels", "--install"] => kernels::install(),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -5,8 +5,9 @@
 // that wait for nothing cost no change of stacks. When a thread must wait its fiber is set
 // aside, and another goes on: the first of those whose wait is over, else the next thread
 // that has not started, on a fresh fiber. So a warp goes on as far as it can before the next
-// one starts, and the order is always the same. If there is no other the block is stuck: an
-// error of the kernel's, which is told.
+// one starts, and the order is always the same, or the opposite where that is asked for: a
+// kernel that needs either is wrong. If there is no other thread the block is stuck: an error
+// of the kernel's, which is told.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -41,6 +42,7 @@ struct Thread {
 struct Block {
     const Entry* kernel;
     const unsigned char* arguments;
+    bool backwards;
     unsigned threads, started, ended, at_barrier;
     Thread thread[MOST_THREADS];
     unsigned waiting[MOST_THREADS / WARP]; // the lanes of each warp that wait for others
@@ -78,9 +80,10 @@ void Block::wake(unsigned number) {
 }
 
 unsigned Block::next_ready() {
+    number_ready--;
+    if (backwards) return ready[(first_ready + number_ready) % MOST_THREADS];
     unsigned number = ready[first_ready];
     first_ready = (first_ready + 1) % MOST_THREADS;
-    number_ready--;
     return number;
 }
 
@@ -110,7 +113,8 @@ void Block::go_on(unsigned number, bool over) {
 // What a fiber does. It never returns: its last change of stacks is its end.
 void Block::work() {
     while (number_ready == 0 && started < threads) {
-        unsigned number = started++;
+        unsigned number = backwards ? threads - 1 - started : started;
+        started++;
         threadIdx.x = number;
         thread[number].at = At::Work;
         kernel->call(arguments);
@@ -268,7 +272,8 @@ unsigned warp_match(unsigned mask, unsigned long long value) {
 // Runs a kernel over a grid. Returns whether that went well, else with a message that ends
 // with 0. At most 1024 threads. One kernel of a module may run at a time.
 extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* arguments,
-                         unsigned blocks, unsigned threads, char* message, size_t capacity) {
+                         unsigned blocks, unsigned threads, bool backwards, char* message,
+                         size_t capacity) {
     using namespace simt;
     {
         std::lock_guard<std::mutex> guard(spare_lock);
@@ -278,11 +283,13 @@ extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* argumen
     }
     Block& block = *current;
     block.kernel = kernel, block.arguments = arguments, block.threads = threads;
+    block.backwards = backwards;
     block.message = message, block.capacity = capacity;
     block.host = Fiber();
     blockDim.x = threads, gridDim.x = blocks;
     block.failed = false;
-    for (unsigned number = 0; number < blocks && !block.failed; number++) block.run(number);
+    for (unsigned number = 0; number < blocks && !block.failed; number++)
+        block.run(backwards ? blocks - 1 - number : number);
     if (block.failed) {
         for (Fiber* fiber : block.fibers) abandon(*fiber);
         block.idle = block.fibers;

@@ -28,6 +28,7 @@ unsafe extern "C" {
         arguments: *const u8,
         blocks: u32,
         threads: u32,
+        backwards: bool,
         message: *mut c_char,
         capacity: usize,
     ) -> bool;
@@ -76,8 +77,9 @@ impl Launch {
         Launch { module: module.name, entry, blocks, threads, arguments }
     }
 
-    /// Runs it, or says what the kernel did wrong.
-    pub(crate) fn run(&self) -> Result<(), String> {
+    /// Runs it, from the last thread of the last block where `backwards`, or says what the
+    /// kernel did wrong.
+    pub(crate) fn run(&self, backwards: bool) -> Result<(), String> {
         let mut message = [0 as c_char; 512];
         let _alone = alone(self.module);
         // SAFETY: the arguments are the kernel's by number, place and size, as was checked, and
@@ -88,6 +90,7 @@ impl Launch {
                 self.arguments.as_ptr().cast(),
                 self.blocks,
                 self.threads,
+                backwards,
                 message.as_mut_ptr(),
                 message.len(),
             )

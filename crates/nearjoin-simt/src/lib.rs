@@ -15,6 +15,14 @@
 //!   is submitted.
 //!
 //! Nothing here depends on time or chance.
+//!
+//! With `NEARJOIN_SIMT_SANITIZE=address,undefined` in the environment the kernels are built
+//! with these sanitizers of GCC, and every test that links this crate checks them. No other
+//! flag is needed, and no nightly compiler:
+//!
+//! ```text
+//! NEARJOIN_SIMT_SANITIZE=address,undefined cargo test -p nearjoin-simt
+//! ```
 
 #![allow(unsafe_code)]
 
@@ -66,6 +74,13 @@ impl Simt {
     /// for shows as a wrong answer.
     pub fn lazy(self) -> Self {
         self.state().lazy = true;
+        self
+    }
+
+    /// Runs the blocks of a grid and the threads of a block from the last to the first: a
+    /// barrier that is missing shows as an answer that differs.
+    pub fn backwards(self) -> Self {
+        self.state().backwards = true;
         self
     }
 

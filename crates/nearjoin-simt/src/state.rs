@@ -86,6 +86,7 @@ struct Stream {
 pub(crate) struct State {
     pub(crate) memory: Memory,
     pub(crate) lazy: bool,
+    pub(crate) backwards: bool,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
     streams: [Stream; STREAMS],
@@ -97,6 +98,7 @@ impl State {
         State {
             memory: Memory::new(memory),
             lazy: false,
+            backwards: false,
             faults: Faults { allocation: None, largest: usize::MAX, pin: None, launch: None },
             counts: Counts::default(),
             streams: Default::default(),
@@ -198,7 +200,7 @@ impl State {
                     self.lose(reason);
                     return self.alive();
                 }
-                if let Err(reason) = launch.run() {
+                if let Err(reason) = launch.run(self.backwards) {
                     self.lose(reason.clone());
                     panic!("{reason}");
                 }

@@ -114,6 +114,15 @@ KERNEL(beyond_shared)(u32* out) {
     out[threadIdx.x] = shared[threadIdx.x];
 }
 
+// There is no barrier between what the first thread writes and the others read.
+KERNEL(race)(u32* out) {
+    __shared__ u32 shared;
+    if (threadIdx.x == 31) shared = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) shared = 1;
+    out[thread_number()] = shared;
+}
+
 KERNEL(add)(u32* at, u32 value) { at[thread_number()] += value; }
 
 EXPORT(sum)
@@ -128,4 +137,5 @@ EXPORT(some_in_the_vote)
 EXPORT(different_masks)
 EXPORT(beyond)
 EXPORT(beyond_shared)
+EXPORT(race)
 EXPORT(add)

@@ -7,33 +7,35 @@ use crate::help::{Array, launch, scrambled};
 
 #[test]
 fn blocks_share_memory_and_meet_at_barriers() {
-    let simt = Simt::new();
-    let values: Vec<u32> = scrambled(1000).iter().map(|x| x % 1000).collect();
-    let input = Array::of(&simt, &values);
-    let output = Array::new::<u32>(&simt, 4);
-    launch(&simt, "sum", 4, 256, Args::new().u64(input.address).u32(1000).u64(output.address));
-    let sums: Vec<u32> = values.chunks(256).map(|block| block.iter().sum()).collect();
-    assert_eq!(output.read::<u32>(), sums);
+    for simt in [Simt::new(), Simt::new().backwards()] {
+        let values: Vec<u32> = scrambled(1000).iter().map(|x| x % 1000).collect();
+        let input = Array::of(&simt, &values);
+        let output = Array::new::<u32>(&simt, 4);
+        launch(&simt, "sum", 4, 256, Args::new().u64(input.address).u32(1000).u64(output.address));
+        let sums: Vec<u32> = values.chunks(256).map(|block| block.iter().sum()).collect();
+        assert_eq!(output.read::<u32>(), sums);
+    }
 }
 
 #[test]
 fn lanes_vote_match_and_shuffle() {
-    let simt = Simt::new();
-    let values: Vec<u32> = scrambled(32).iter().map(|x| x % 11).collect();
-    let input = Array::of(&simt, &values);
-    let output = Array::new::<u32>(&simt, 32 * 5);
-    launch(&simt, "warp", 1, 32, Args::new().u64(input.address).u64(output.address));
+    for simt in [Simt::new(), Simt::new().backwards()] {
+        let values: Vec<u32> = scrambled(32).iter().map(|x| x % 11).collect();
+        let input = Array::of(&simt, &values);
+        let output = Array::new::<u32>(&simt, 32 * 5);
+        launch(&simt, "warp", 1, 32, Args::new().u64(input.address).u64(output.address));
 
-    let lanes = |test: &dyn Fn(u32) -> bool| {
-        (0..32).filter(|&lane| test(values[lane])).fold(0, |mask, lane| mask | 1u32 << lane)
-    };
-    let greatest = *values[..16].iter().max().unwrap();
-    for (lane, found) in output.read::<u32>().chunks(5).enumerate() {
-        assert_eq!(found[0], lanes(&|x| x % 2 == 1));
-        assert_eq!(found[1], lanes(&|x| x == values[lane]));
-        assert_eq!(found[2], values[..=lane].iter().sum());
-        assert_eq!(found[3], if lane < 16 { greatest } else { values[31] });
-        assert_eq!(found[4], u32::from(values.contains(&7)) | 2);
+        let lanes = |test: &dyn Fn(u32) -> bool| {
+            (0..32).filter(|&lane| test(values[lane])).fold(0, |mask, lane| mask | 1u32 << lane)
+        };
+        let greatest = *values[..16].iter().max().unwrap();
+        for (lane, found) in output.read::<u32>().chunks(5).enumerate() {
+            assert_eq!(found[0], lanes(&|x| x % 2 == 1));
+            assert_eq!(found[1], lanes(&|x| x == values[lane]));
+            assert_eq!(found[2], values[..=lane].iter().sum());
+            assert_eq!(found[3], if lane < 16 { greatest } else { values[31] });
+            assert_eq!(found[4], u32::from(values.contains(&7)) | 2);
+        }
     }
 }
 
@@ -133,6 +135,16 @@ fn a_vote_of_lanes_that_are_gone_is_told() {
 #[should_panic(expected = "kernel different_masks, block 0: thread")]
 fn lanes_that_disagree_on_their_mask_are_told() {
     launch(&Simt::new(), "different_masks", 1, 32, Args::new());
+}
+
+#[test]
+fn a_race_shows_backwards() {
+    let run = |simt: Simt| {
+        let output = Array::new::<u32>(&simt, 64);
+        launch(&simt, "race", 2, 32, Args::new().u64(output.address));
+        output.read::<u32>()
+    };
+    assert_ne!(run(Simt::new()), run(Simt::new().backwards()));
 }
 
 #[test]
