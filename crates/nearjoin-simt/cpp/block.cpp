@@ -69,6 +69,7 @@ struct Block {
     Fiber* fresh();
     unsigned long long meet(At at, unsigned mask, unsigned long long value, unsigned source);
     void exchange(At at, unsigned warp, unsigned mask);
+    static void match(Thread* lanes, unsigned mask);
 };
 
 // The block that this thread of the system is running.
@@ -206,26 +207,29 @@ void Block::exchange(At at, unsigned warp, unsigned mask) {
                  lanes[lane].mask);
         if (at == At::Vote && lanes[lane].value) votes |= 1u << lane;
     }
+    if (at == At::Match) return match(lanes, mask);
     for (unsigned left = mask; left; left &= left - 1) {
         Thread& self = lanes[__builtin_ctz(left)];
-        switch (at) {
-        case At::Vote:
-            self.result = votes;
-            break;
-        case At::Shuffle:
-            // What a lane has that takes no part is undefined: something that shows.
+        if (at == At::Vote) self.result = votes;
+        // What a lane has that takes no part is undefined: something that shows.
+        if (at == At::Shuffle)
             self.result = mask >> self.source & 1 ? lanes[self.source].value : 0xa5a5a5a5a5a5a5a5u;
-            break;
-        case At::Match:
-            self.result = 0;
-            for (unsigned others = mask; others; others &= others - 1) {
-                unsigned lane = (unsigned)__builtin_ctz(others);
-                if (lanes[lane].value == self.value) self.result |= 1u << lane;
-            }
-            break;
-        default:
-            break;
+    }
+}
+
+// Tells each lane which of them have its value: those with the value of the first that is
+// left, until none is.
+void Block::match(Thread* lanes, unsigned mask) {
+    for (unsigned left = mask; left;) {
+        unsigned long long value = lanes[__builtin_ctz(left)].value;
+        unsigned equal = 0;
+        for (unsigned others = left; others; others &= others - 1) {
+            unsigned lane = (unsigned)__builtin_ctz(others);
+            equal |= (unsigned)(lanes[lane].value == value) << lane;
         }
+        for (unsigned told = equal; told; told &= told - 1)
+            lanes[__builtin_ctz(told)].result = equal;
+        left &= ~equal;
     }
 }
 
