@@ -13,13 +13,17 @@ use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
-use crate::options::{Device, DuplicateRemoval, Strategy};
+use crate::options::{Device, DuplicateRemoval, GpuOptions, Strategy};
 use crate::plan::{self, Decision, Detail, Shaping};
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::sink::{Count, Csr, CsrSink, Execution, Sink};
 use crate::stats::Stats;
 use crate::summary::Summary;
+
+mod gpu;
+
+use gpu::GpuPlan;
 
 /// The ε-join: all pairs of points within a distance ε of each other.
 ///
@@ -51,6 +55,7 @@ pub struct EpsJoin {
     memory_limit: Option<u64>,
     directory_levels: usize,
     directory_fanout: usize,
+    gpu: GpuOptions,
     monitor: Option<Monitor>,
 }
 
@@ -69,6 +74,7 @@ impl EpsJoin {
             memory_limit: None,
             directory_levels: 3,
             directory_fanout: 16,
+            gpu: GpuOptions::new(),
             monitor: None,
         }
     }
@@ -125,6 +131,12 @@ impl EpsJoin {
         self
     }
 
+    /// How a GPU goes about it. Default: as the plan expects to be fastest.
+    pub fn gpu(mut self, options: GpuOptions) -> Self {
+        self.gpu = options;
+        self
+    }
+
     /// Lets another thread watch the join, and stop it. Default: nobody watches.
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
@@ -171,8 +183,10 @@ impl EpsJoin {
         };
         let threads = pool.threads();
         let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit, threads);
+        let (gpu, why_not) = gpu::consider(self, &summary, shaping, &decision)?;
         let planning = start.elapsed();
-        Ok(Plan { options: self.clone(), left, right, threshold, simd, pool, decision, planning })
+        let options = self.clone();
+        Ok(Plan { options, left, right, threshold, simd, pool, decision, gpu, why_not, planning })
     }
 
     /// Whether ε and the options are in range and the device is there: what a plan would
@@ -192,7 +206,7 @@ impl EpsJoin {
     }
 
     fn check_options(&self) -> Result<()> {
-        check_device(self.device)?;
+        gpu::check(self)?;
         if !Strategy::EPSILON.contains(&self.strategy) {
             let known = Strategy::EPSILON;
             return Err(Error::Strategy { strategy: self.strategy, known });
@@ -224,16 +238,6 @@ pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
     }
 }
 
-/// Whether a device is there.
-pub(crate) fn check_device(device: Device) -> Result<()> {
-    if let Device::Gpu | Device::Hybrid = device {
-        let device = if device == Device::Gpu { "gpu" } else { "hybrid" };
-        let reason = "this version has no GPU engine; use auto or cpu".into();
-        return Err(Error::Device { device, reason });
-    }
-    Ok(())
-}
-
 /// A join that is decided but not run. It borrows the points.
 ///
 /// `Display` explains the choice: the strategy with the estimated cost of each
@@ -246,13 +250,28 @@ pub struct Plan<'a, T> {
     simd: SimdLevel,
     pool: Pool,
     decision: Decision,
+    /// How a GPU will do it, if one will.
+    gpu: Option<GpuPlan>,
+    /// Why none will although it might.
+    why_not: Option<String>,
     planning: Duration,
 }
 
 impl<T: Scalar> Plan<'_, T> {
     /// The strategy that will run: never [`Strategy::Auto`].
     pub fn strategy(&self) -> Strategy {
-        self.decision.chosen.strategy
+        self.gpu.as_ref().map_or(self.decision.chosen.strategy, |gpu| gpu.chosen().strategy)
+    }
+
+    /// Where the join will run: never [`Device::Auto`].
+    pub fn device(&self) -> Device {
+        if self.gpu.is_some() { Device::Gpu } else { Device::Cpu }
+    }
+
+    /// Why a GPU that could have been used will not be, in a sentence: there is none, or the
+    /// join is too small to be worth it. None where the device was named.
+    pub fn why_no_gpu(&self) -> Option<&str> {
+        self.why_not.as_deref()
     }
 
     /// The instruction set that will be used.
@@ -269,18 +288,24 @@ impl<T: Scalar> Plan<'_, T> {
     pub fn estimates(&self) -> Vec<Estimate> {
         let estimate =
             |(strategy, seconds, distance_tests)| Estimate { strategy, seconds, distance_tests };
-        self.decision.costs().map(estimate).collect()
+        match &self.gpu {
+            Some(gpu) => gpu.costs(self.left.len()).map(estimate).collect(),
+            None => self.decision.costs().map(estimate).collect(),
+        }
     }
 
     /// Seconds that indexing and counting will take, and indexing and listing all neighbours
     /// as CSR: right to a factor of about two.
     pub fn estimated_seconds(&self) -> (f64, f64) {
-        self.decision.seconds()
+        match &self.gpu {
+            Some(gpu) => gpu.seconds(self.left.len(), self.estimated_pairs()),
+            None => self.decision.seconds(),
+        }
     }
 
     /// The shape of the index, line by line.
     pub fn index_shape(&self) -> Vec<String> {
-        self.decision.shape()
+        self.gpu.as_ref().map_or_else(|| self.decision.shape(), |gpu| gpu.chosen().detail.shape())
     }
 
     /// Threads that will work.
@@ -303,7 +328,8 @@ impl<T: Scalar> Plan<'_, T> {
     /// # Errors
     /// If it does not.
     pub fn check_memory(&self) -> Result<()> {
-        self.decision.budget.check_index()
+        // The index of a GPU is not in this memory.
+        if self.gpu.is_some() { Ok(()) } else { self.decision.budget.check_index() }
     }
 
     /// Builds the index, joins, and fills the sink. A plan can be run again.
@@ -317,6 +343,9 @@ impl<T: Scalar> Plan<'_, T> {
         monitor::check(monitor)?;
         let start = Instant::now();
         monitor::enter(monitor, Phase::Indexing);
+        if let Some(gpu) = &self.gpu {
+            return gpu.run(self, sink, start);
+        }
         let join = self.pool.install(|| self.index())?;
         let mut stats = self.stats(start.elapsed(), join.bytes() as u64);
 
@@ -432,7 +461,7 @@ impl<T: Scalar> Plan<'_, T> {
         Stats {
             points: self.decision.points,
             dimension: self.decision.dim,
-            strategy: self.decision.chosen.strategy,
+            strategy: self.strategy(),
             simd: self.simd,
             threads: self.pool.threads(),
             pairs: 0,
@@ -443,21 +472,21 @@ impl<T: Scalar> Plan<'_, T> {
             execute: Duration::ZERO,
             index_bytes,
             result_bytes: 0,
+            gpu: None,
         }
     }
 }
 
 impl<T: Scalar> fmt::Display for Plan<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "ε = {} ({}, {}) on the cpu: {} threads, {} kernels",
-            self.threshold.eps,
-            self.options.metric,
-            T::NAME,
-            self.pool.threads(),
-            self.simd,
-        )?;
+        write!(f, "ε = {} ({}, {}) on the ", self.threshold.eps, self.options.metric, T::NAME)?;
+        if let Some(gpu) = &self.gpu {
+            return gpu.explain(&self.decision, f);
+        }
+        writeln!(f, "cpu: {} threads, {} kernels", self.pool.threads(), self.simd)?;
+        if let Some(why) = &self.why_not {
+            writeln!(f, "no gpu: {why}")?;
+        }
         self.decision.fmt(f)
     }
 }

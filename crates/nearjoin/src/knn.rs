@@ -10,7 +10,7 @@ use crate::exec::cpu::knn::{CpuKnn, Finding};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::cpu::sieve::Sieve;
 use crate::index::{Leaves, Rings, order, rings, tree};
-use crate::join::{Estimate, check_device, check_threads};
+use crate::join::{Estimate, check_threads};
 use crate::metric::{Metric, Threshold};
 use crate::monitor::{self, Monitor, Phase};
 use crate::options::{Device, Strategy};
@@ -160,7 +160,11 @@ impl KnnJoin {
     /// As for [`KnnJoin::plan_self`].
     pub fn check<T: Scalar>(&self) -> Result<()> {
         Threshold::<T>::new(self.metric, self.max_distance.unwrap_or(0.0))?;
-        check_device(self.device)?;
+        if let Device::Gpu | Device::Hybrid = self.device {
+            let device = if self.device == Device::Gpu { "gpu" } else { "hybrid" };
+            let reason = "this version has no KNN-join for GPUs; use auto or cpu".into();
+            return Err(Error::Device { device, reason });
+        }
         if !Strategy::KNN.contains(&self.strategy) {
             let known = Strategy::KNN;
             return Err(Error::Strategy { strategy: self.strategy, known });
@@ -425,6 +429,7 @@ impl<T: Scalar> KnnPlan<'_, T> {
             execute: Duration::ZERO,
             index_bytes,
             result_bytes: 0,
+            gpu: None,
         }
     }
 }

@@ -53,8 +53,11 @@ pub use knn::{KnnJoin, KnnPlan, knn_join, knn_join_between};
 pub use memory::Buffer;
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
-pub use options::{Device, DuplicateRemoval, Strategy};
+#[doc(hidden)]
+pub use options::Knobs;
+pub use options::{Cooperation, Device, DuplicateRemoval, GpuOptions, Schedule, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use scalar::Scalar;
 pub use sink::{Csr, KnnSink, Neighbors, Sink};
-pub use stats::Stats;
+pub use exec::gpu::batches::BatchModel;
+pub use stats::{GpuStats, Stats};

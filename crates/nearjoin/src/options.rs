@@ -41,6 +41,9 @@ impl Strategy {
 pub enum DuplicateRemoval {
     /// Each query looks at all its candidates.
     None,
+    /// LINEARCOORD: each query looks, cell by cell, at those with a higher number. Only the
+    /// grid on a GPU has it; elsewhere it is as `LidUnicomp`.
+    LinearCoord,
     /// UNICOMP: cells with an odd coordinate look at their even neighbours. Only the grid
     /// has it; other strategies do as for `LidUnicomp`.
     Unicomp,
@@ -53,15 +56,132 @@ pub enum DuplicateRemoval {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// Whatever is there. The default; today that is the CPU.
+    /// A GPU where there is one and the join is large enough to be worth it, else the CPU. The
+    /// default.
     #[default]
     Auto,
     /// All cores, with the best vector instructions they have.
     Cpu,
-    /// An NVIDIA GPU. Not available in this version.
+    /// An NVIDIA GPU: ε-joins.
     Gpu,
     /// CPU and GPU at once. Not available in this version.
     Hybrid,
+}
+
+/// How the threads of a GPU share the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cooperation {
+    /// What the plan expects to be fastest. The default.
+    #[default]
+    Auto,
+    /// Each query looks for its own candidates, with one thread or with as many as
+    /// [`GpuOptions::threads_per_query`] says.
+    Thread,
+    /// Each query looks for its own candidates, with the 32 threads of a warp.
+    Warp,
+    /// A warp takes 32 neighbouring queries, finds candidates for all of them at once, and
+    /// tests each candidate against all.
+    Cell,
+}
+
+/// In which order the units of work of a GPU are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// What the plan expects to be fastest. The default.
+    #[default]
+    Auto,
+    /// In the order of the index, as the hardware hands them out.
+    IndexOrder,
+    /// SORTBYWL: those with most candidates first.
+    SortByWorkload,
+    /// WORKQUEUE: as `SortByWorkload`, and every warp takes the next from a queue when it is
+    /// done with one.
+    WorkQueue,
+}
+
+/// How a GPU goes about a join. Nothing of it changes the answer.
+///
+/// ```
+/// use nearjoin::{Cooperation, Device, EpsJoin, GpuOptions, Schedule};
+/// let options = GpuOptions::new().cooperation(Cooperation::Thread).threads_per_query(8);
+/// let join = EpsJoin::new(0.1).device(Device::Auto).gpu(options.schedule(Schedule::WorkQueue));
+/// # let _ = join;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct GpuOptions {
+    pub(crate) cooperation: Cooperation,
+    pub(crate) threads_per_query: Option<usize>,
+    pub(crate) schedule: Schedule,
+    pub(crate) batch_bytes: Option<u64>,
+    pub(crate) chunk_bytes: Option<usize>,
+    pub(crate) memory_limit: Option<u64>,
+    pub(crate) knobs: Knobs,
+}
+
+/// For tests: a device other than that of the machine, and what it should get wrong.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Knobs {
+    /// The device.
+    pub driver: Option<std::sync::Arc<dyn crate::driver::Driver>>,
+    /// Whether pairs are listed first: else the plan decides.
+    pub listed: Option<bool>,
+    /// A factor on sampled sizes.
+    pub estimate: Option<f64>,
+    /// Parts that the points are cut into, as if the device could not hold them.
+    pub partitions: Option<usize>,
+}
+
+impl GpuOptions {
+    /// What the plan expects to be fastest.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How threads share the work. Default: [`Cooperation::Auto`].
+    pub fn cooperation(mut self, cooperation: Cooperation) -> Self {
+        self.cooperation = cooperation;
+        self
+    }
+
+    /// Threads to a query, for [`Cooperation::Thread`]: 1, 2, 4, 8, 16 or 32. Default: 1.
+    pub fn threads_per_query(mut self, threads: usize) -> Self {
+        self.threads_per_query = Some(threads);
+        self
+    }
+
+    /// In which order work is taken. Default: [`Schedule::Auto`].
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Bytes of the result that are made at a time. Default: an eighth of it, and no more than
+    /// the device has room for.
+    pub fn batch_bytes(mut self, bytes: u64) -> Self {
+        self.batch_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes that cross the bus at a time. Default: what the model of batches says.
+    pub fn chunk_bytes(mut self, bytes: usize) -> Self {
+        self.chunk_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of the device's memory that a join may use. Default: nine tenths of what is free.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    #[doc(hidden)]
+    pub fn knobs(mut self, knobs: Knobs) -> Self {
+        self.knobs = knobs;
+        self
+    }
 }
 
 macro_rules! names {
@@ -93,7 +213,13 @@ macro_rules! names {
 names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree",
     "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego,
     "tree" => Tree);
-names!(DuplicateRemoval, "duplicate removal", "none, unicomp, lid-unicomp",
-    "none" => None, "unicomp" => Unicomp, "lid-unicomp" => LidUnicomp);
+names!(DuplicateRemoval, "duplicate removal", "none, linear-coord, unicomp, lid-unicomp",
+    "none" => None, "linear-coord" => LinearCoord, "unicomp" => Unicomp,
+    "lid-unicomp" => LidUnicomp);
+names!(Cooperation, "cooperation", "auto, thread, warp, cell",
+    "auto" => Auto, "thread" => Thread, "warp" => Warp, "cell" => Cell);
+names!(Schedule, "schedule", "auto, index-order, sort-by-workload, work-queue",
+    "auto" => Auto, "index-order" => IndexOrder, "sort-by-workload" => SortByWorkload,
+    "work-queue" => WorkQueue);
 names!(Device, "device", "auto, cpu, gpu, hybrid",
     "auto" => Auto, "cpu" => Cpu, "gpu" => Gpu, "hybrid" => Hybrid);

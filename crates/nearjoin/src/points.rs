@@ -95,6 +95,11 @@ impl<'a, T: Scalar> Points<'a, T> {
         &self.data[row * self.dimension..][..self.dimension]
     }
 
+    /// Rows of points that were checked before.
+    pub(crate) fn trusted(data: &'a [T], dimension: usize) -> Self {
+        Points { data, dimension }
+    }
+
     /// An error unless the points on the right have as many coordinates.
     pub(crate) fn check_dimension(&self, right: &Points<'_, T>) -> Result<()> {
         if self.dimension != right.dimension {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::exec::Work;
 use crate::exec::cpu::kernel::SimdLevel;
-use crate::options::Strategy;
+use crate::options::{Cooperation, Schedule, Strategy};
 
 /// What a join did, and how long each phase took.
 ///
@@ -47,6 +47,40 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Bytes of the result that the sink holds.
     pub result_bytes: u64,
+    /// What a GPU did, where one was used.
+    pub gpu: Option<GpuStats>,
+}
+
+/// What a GPU did.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GpuStats {
+    /// The name of the device.
+    pub device: String,
+    /// How threads shared the work.
+    pub cooperation: Cooperation,
+    /// Threads to a query, where each looks for its own candidates.
+    pub threads_per_query: u32,
+    /// In which order work was taken.
+    pub schedule: Schedule,
+    /// Parts that the points were cut into because the device could not hold them at once.
+    pub partitions: usize,
+    /// Batches that the rows of the answer were made in.
+    pub batches: usize,
+    /// Batches that had to be made again, smaller, because their size was estimated too low or
+    /// memory was short.
+    pub splits: usize,
+    /// Bytes of a piece that crosses the bus.
+    pub chunk_bytes: usize,
+    /// Bytes that went to the device and came back.
+    pub bytes_in: u64,
+    /// See `bytes_in`.
+    pub bytes_out: u64,
+    /// Seconds that the rows were expected to take to the host, by the model of batches, and
+    /// that they took; 0 where there were none.
+    pub predicted_seconds: f64,
+    /// See `predicted_seconds`.
+    pub delivery_seconds: f64,
 }
 
 impl Stats {
@@ -67,14 +101,16 @@ impl fmt::Display for Stats {
         let (left, right) = self.points;
         writeln!(
             f,
-            "{} pairs of {} × {} points in {:.3} s ({} on {} threads, {})",
+            "{} pairs of {} × {} points in {:.3} s ({} on {})",
             self.pairs,
             left,
             right,
             self.total().as_secs_f64(),
             self.strategy,
-            self.threads,
-            self.simd
+            match &self.gpu {
+                Some(gpu) => gpu.device.clone(),
+                None => format!("{} threads, {}", self.threads, self.simd),
+            }
         )?;
         writeln!(
             f,
@@ -90,6 +126,16 @@ impl fmt::Display for Stats {
             self.pairs_taken,
             bytes(self.index_bytes),
             bytes(self.result_bytes)
+        )?;
+        let Some(gpu) = &self.gpu else { return Ok(()) };
+        write!(
+            f,
+            "\n  {}: {} in, {} out, {} batches ({} made again)",
+            gpu.device,
+            bytes(gpu.bytes_in),
+            bytes(gpu.bytes_out),
+            gpu.batches,
+            gpu.splits
         )
     }
 }

@@ -142,12 +142,20 @@ pub(crate) struct Rows<'a, T> {
 }
 
 /// A list of values for each of some queries.
+#[derive(Debug)]
 pub(crate) enum Lists<'a, V> {
     /// As a thread keeps them while it looks for more.
     Each(&'a [Vec<V>]),
     /// One after the other; `offsets` say where each begins, and the end, from any start.
     Flat { offsets: &'a [u64], values: &'a [V] },
 }
+
+impl<V> Clone for Lists<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<V> Copy for Lists<'_, V> {}
 
 impl<'a, V> Lists<'a, V> {
     /// The list of one query.

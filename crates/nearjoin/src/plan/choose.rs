@@ -10,7 +10,7 @@ use crate::summary::Summary;
 const MAX_AXES: usize = 6;
 /// Cells are this much wider than ε, so that rounding never puts two points within ε
 /// more than one cell apart.
-const MARGIN: f64 = 1.0 + 1e-6;
+pub(super) const MARGIN: f64 = 1.0 + 1e-6;
 
 /// One strategy with its shape and its cost.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub(crate) fn alternatives(
 }
 
 /// Dimensions, the one that tells most pairs apart first.
-fn by_selectivity(summary: &Summary) -> Vec<usize> {
+pub(super) fn by_selectivity(summary: &Summary) -> Vec<usize> {
     let selectivity = |j: usize| {
         let (lo, hi) = summary.extents[j];
         // The extent breaks ties that the sample cannot.
@@ -73,7 +73,7 @@ fn by_selectivity(summary: &Summary) -> Vec<usize> {
     dims.into_iter().map(|(j, _)| j).collect()
 }
 
-fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
+pub(super) fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     let dims: Vec<usize> = dims.iter().copied().take(shaping.levels).collect();
     let cost = estimate::directory(summary, &dims, shaping.fanout);
     let shape = directory::Shape { dims, fanout: shaping.fanout };
@@ -129,7 +129,7 @@ fn shape(summary: &Summary, dims: &[usize], factor: f64, shaping: Shaping) -> Op
 }
 
 /// One axis of at most `most` cells, at least `width` wide each.
-fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
+pub(super) fn axis(summary: &Summary, j: usize, width: f64, most: u64) -> Axis {
     let (lo, hi) = summary.extents[j];
     let extent = hi - lo;
     // Cells so small that their reciprocal overflows or their edges are subnormal cannot

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod choose;
 pub(crate) mod estimate;
+pub(crate) mod gpu;
 pub(crate) mod knn;
 
 use core::fmt;
@@ -78,7 +79,23 @@ impl Decision {
 
     /// The shape of the index, in words.
     pub(crate) fn shape(&self) -> Vec<String> {
-        match &self.chosen.detail {
+        self.chosen.detail.shape()
+    }
+
+    /// Expected seconds, and distance tests, of each strategy.
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
+        let points = self.points.0 as f64;
+        let seconds = 1e-9 * points / self.threads.max(1) as f64;
+        self.alternatives
+            .iter()
+            .map(move |a| (a.strategy, a.cost.per_query * seconds, a.cost.tests * points))
+    }
+}
+
+impl Detail {
+    /// The shape of the index, in words.
+    pub(crate) fn shape(&self) -> Vec<String> {
+        match self {
             Detail::Brute => vec!["every point is a candidate".into()],
             Detail::Directory(shape) => {
                 let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);
@@ -96,24 +113,33 @@ impl Decision {
             }
         }
     }
+}
 
-    /// Expected seconds, and distance tests, of each strategy.
-    pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
-        let points = self.points.0 as f64;
-        let seconds = 1e-9 * points / self.threads.max(1) as f64;
-        self.alternatives
-            .iter()
-            .map(move |a| (a.strategy, a.cost.per_query * seconds, a.cost.tests * points))
+impl Decision {
+    /// What is joined, in words.
+    pub(crate) fn fmt_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = self.points;
+        match self.is_self {
+            true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim),
+            false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim),
+        }
+    }
+
+    /// The expected result, in words.
+    pub(crate) fn fmt_result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "estimated result {:.3e} pairs, {:.1} neighbours per point, {} as CSR",
+            self.pairs(),
+            self.neighbors,
+            bytes((self.pairs() * 4.0 + self.points.0 as f64 * 8.0) as u64)
+        )
     }
 }
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (left, right) = self.points;
-        match self.is_self {
-            true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim)?,
-            false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim)?,
-        }
+        self.fmt_points(f)?;
         let why = if self.named { "as asked" } else { "cheapest by estimate" };
         writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
         for line in self.shape() {
@@ -124,13 +150,7 @@ impl fmt::Display for Decision {
             let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
             writeln!(f, "{mark} {strategy:<10} {seconds:>12.3} s {tests:>12.3e} distance tests")?;
         }
-        writeln!(
-            f,
-            "estimated result {:.3e} pairs, {:.1} neighbours per point, {} as CSR",
-            self.pairs(),
-            self.neighbors,
-            bytes((self.pairs() * 4.0 + left as f64 * 8.0) as u64)
-        )?;
+        self.fmt_result(f)?;
         write!(
             f,
             "memory: index at most {}, limit {}",

@@ -67,25 +67,37 @@ pub(crate) fn by_sample(sampled: &[(usize, u64)], rows: usize, most: u64) -> Vec
 /// `R = T₁ + T₂(b) + θ · n(b)`: the work itself, the time to pin buffers for batches of `b`
 /// bytes, and what each of the `n` batches costs beyond its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Model {
+pub struct BatchModel {
     /// Seconds of a join that is not cut.
-    pub(crate) work: f64,
+    pub work: f64,
     /// Seconds to pin a byte.
-    pub(crate) pinning: f64,
+    pub pinning: f64,
     /// Buffers that are pinned.
-    pub(crate) buffers: f64,
+    pub buffers: f64,
     /// θ: seconds a batch.
-    pub(crate) batch: f64,
+    pub batch: f64,
 }
 
-impl Model {
+/// What was measured on one machine with PCIe 5: bytes a second of the bus and of pinning, and
+/// seconds that each piece costs beyond its bytes.
+const BUS: f64 = 55e9;
+const PINNING: f64 = 2e9;
+const PIECE: f64 = 30e-6;
+
+impl BatchModel {
+    /// The way of a result of `total` bytes to the host, in pieces.
+    pub(crate) fn of_the_bus(total: u64) -> Self {
+        let buffers = super::ring::DEPTH as f64;
+        BatchModel { work: total as f64 / BUS, pinning: 1.0 / PINNING, buffers, batch: PIECE }
+    }
+
     /// From two runs that differ in the size of their batches: (bytes of a batch, batches,
     /// seconds). None if they have equally many.
-    pub(crate) fn fit(
+    pub fn fit(
         pinning: f64,
         buffers: f64,
         [a, b]: [(u64, usize, f64); 2],
-    ) -> Option<Model> {
+    ) -> Option<BatchModel> {
         let pure = |(bytes, _, seconds): (u64, usize, f64)| {
             seconds - buffers * pinning * bytes as f64
         };
@@ -95,19 +107,19 @@ impl Model {
         }
         let batch = (pure(a) - pure(b)).abs() / batches as f64;
         let work = (pure(a) - batch * a.1 as f64).max(0.0);
-        Some(Model { work, pinning, buffers, batch })
+        Some(BatchModel { work, pinning, buffers, batch })
     }
 
     /// Seconds with batches of `bytes`, for a result of `total` bytes; `pinned` of the buffers'
     /// bytes are pinned already.
-    pub(crate) fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
+    pub fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
         let fresh = (self.buffers * bytes as f64 - pinned as f64).max(0.0);
         let batches = total.div_ceil(bytes.max(1)) as f64;
         self.work + self.pinning * fresh + self.batch * batches
     }
 
     /// The size of batches that costs least, of those given.
-    pub(crate) fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
+    pub fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
         let cost = |bytes: u64| self.seconds(total, bytes, pinned);
         sizes.iter().copied().min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
     }
@@ -138,11 +150,11 @@ mod tests {
 
     #[test]
     fn the_model_is_that_of_two_runs() {
-        let made = Model { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
+        let made = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
         let run = |bytes: u64| {
             (bytes, 1_000_000_000u64.div_ceil(bytes) as usize, made.seconds(1_000_000_000, bytes, 0))
         };
-        let model = Model::fit(1e-9, 3.0, [run(100_000_000), run(10_000_000)]).unwrap();
+        let model = BatchModel::fit(1e-9, 3.0, [run(100_000_000), run(10_000_000)]).unwrap();
         assert!((model.work - 0.5).abs() < 1e-9 && (model.batch - 0.002).abs() < 1e-9);
         // Small batches cost θ, large ones pinning: the best lies between.
         let sizes: Vec<u64> = (0..12).map(|k| 1_000_000 << k).collect();
@@ -150,6 +162,6 @@ mod tests {
         assert!((16_000_000..64_000_000).contains(&best), "{best}");
         // What is pinned already costs nothing more.
         assert!(model.best(1_000_000_000, u64::MAX, &sizes).unwrap() > 1_000_000_000);
-        assert!(Model::fit(0.0, 3.0, [(1, 5, 1.0), (2, 5, 1.0)]).is_none());
+        assert!(BatchModel::fit(0.0, 3.0, [(1, 5, 1.0), (2, 5, 1.0)]).is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use nearjoin_kernels::Module;
 
-use super::driver::{Args, Driver, HostMemory, Kernel, Result};
+use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result};
 
 /// Threads of a block, of every kernel but those that say otherwise.
 pub(super) const THREADS: u32 = 256;
@@ -67,6 +67,15 @@ pub(super) struct Stage {
 impl Device {
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
         Device { driver }
+    }
+
+    pub(crate) fn properties(&self) -> &Properties {
+        self.driver.properties()
+    }
+
+    /// Bytes of memory that are free.
+    pub(crate) fn free_memory(&self) -> Result<u64> {
+        self.driver.free_memory()
     }
 
     pub(super) fn stage(&self, stream: usize) -> Stage {

@@ -90,6 +90,11 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// may keep it for the next request, when it is dropped.
     fn pin(&self, bytes: usize) -> Result<Box<dyn HostMemory>>;
 
+    /// Bytes of host memory that are kept for the next request.
+    fn kept_host_memory(&self) -> u64 {
+        0
+    }
+
     /// Copies the first `bytes` of host memory to the device.
     fn copy_in(
         &self,

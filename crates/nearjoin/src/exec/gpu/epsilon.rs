@@ -49,15 +49,23 @@ pub(crate) struct Setup<'a, T> {
     pub(crate) expected_pairs: f64,
 }
 
+/// The rows of the whole input that the points here are.
+pub(crate) struct Ids {
+    pub(crate) left: Vec<u32>,
+    pub(crate) right: Vec<u32>,
+    /// Whether the whole input is one set, joined with itself.
+    pub(crate) same: bool,
+}
+
 /// A join whose index is on the device.
 pub(crate) struct GpuJoin<'a, T> {
     pub(super) setup: Setup<'a, T>,
     left: Option<Ordered<T>>,
     right: Ordered<T>,
     table: Table<T>,
-    /// Rows of the right input that candidates stand for, where only a part of it is here.
-    whole: bool,
-    pub(super) stats: Mutex<GpuStats>,
+    /// Whether both sides are parts of one set that is joined with itself.
+    parts_of_one: bool,
+    stats: Mutex<GpuStats>,
 }
 
 /// What becomes of matches: the kernels of `group.cuh` and `query.cuh`.
@@ -102,13 +110,12 @@ impl Counters {
 impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// Copies the points to the device and indexes them there.
     ///
-    /// `ids`, of the left and the right, number rows of which only some are here: then points
-    /// with the same number are the same.
-    pub(crate) fn new(setup: Setup<'a, T>, ids: Option<(Vec<u32>, Vec<u32>)>) -> Result<Self> {
+    /// `ids` are the rows of the whole input, where only some of it is here.
+    pub(crate) fn new(setup: Setup<'a, T>, ids: Option<Ids>) -> driver::Result<Self> {
         let stage = setup.device.stage(0);
         let origin = setup.narrow.as_ref().map(|(origin, _)| origin.clone());
-        let whole = ids.is_none();
-        let (left_ids, right_ids) = ids.unzip();
+        let parts_of_one = ids.as_ref().is_some_and(|ids| ids.same);
+        let (left_ids, right_ids) = ids.map(|ids| (ids.left, ids.right)).unzip();
         let side = |points, ids| {
             let making = Making { origin: origin.clone(), ids };
             Builder { stage: &stage, points, making }.build(&setup.shape)
@@ -129,7 +136,12 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             bytes_in: points * setup.left.dimension() as u64 * coordinate,
             ..GpuStats::default()
         };
-        Ok(GpuJoin { setup, left, right, table, whole, stats: Mutex::new(stats) })
+        Ok(GpuJoin { setup, left, right, table, parts_of_one, stats: Mutex::new(stats) })
+    }
+
+    /// What the device has done so far.
+    pub(crate) fn stats(&self) -> GpuStats {
+        self.stats.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// Bytes of the index on the device.
@@ -153,7 +165,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// Whether points find themselves and should not: in a self-join, or where both sides are
     /// parts of one set.
     fn excludes_self(&self) -> bool {
-        (self.is_self() || !self.whole) && !self.setup.include_self
+        (self.is_self() || self.parts_of_one) && !self.setup.include_self
     }
 
     pub(super) fn record(&self, change: impl FnOnce(&mut GpuStats)) {
@@ -335,7 +347,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// many and matches few.
     pub(super) fn mirrors(&self) -> bool {
         self.is_self()
-            && self.whole
             && self.once() != Pattern::Each
             && self.setup.expected_tests > 8.0 * self.setup.expected_pairs
     }
@@ -381,6 +392,18 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         Ok(sizes.map(|(row, size)| (row, u64::from(size))).collect())
     }
 
+    /// Bytes of the pieces in which a result crosses the bus, as the model says, or the
+    /// options.
+    pub(super) fn chunk(&self, total: u64) -> usize {
+        let kept = self.setup.device.driver.kept_host_memory();
+        let (chunk, seconds) = self.setup.tuning.chunk(total, kept);
+        self.record(|stats| {
+            stats.chunk_bytes = chunk;
+            stats.predicted_seconds = seconds;
+        });
+        chunk
+    }
+
     /// Copies numbers of the device into memory of the host.
     pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
         &self,
@@ -388,7 +411,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         address: u64,
         out: &mut [V],
     ) -> Result<()> {
-        let chunk = self.setup.tuning.chunk_bytes;
+        let chunk = self.chunk(size_of_val(out) as u64);
         let bytes = ring::land(stage, self.setup.pool, chunk, address, out)?;
         self.record(|stats| stats.bytes_out += bytes);
         Ok(())

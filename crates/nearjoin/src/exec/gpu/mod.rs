@@ -4,7 +4,18 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
+pub(crate) mod batches;
+pub(crate) mod device;
 pub mod driver;
+pub(crate) mod epsilon;
+pub(crate) mod index;
+mod job;
+pub(crate) mod partition;
+mod ring;
+mod rows;
+mod sort;
+pub(crate) mod tuning;
+mod upload;
 
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -93,7 +93,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let sampled = self.sample(false)?;
         let expected = sampled.iter().map(|(_, size)| *size as f64).sum::<f64>()
             * (self.len() as f64 / sampled.len().max(1) as f64);
-        let once = self.is_self() && self.whole() && self.once() != Pattern::Each;
+        let once = self.is_self() && self.once() != Pattern::Each;
         let halved = if once { 0.5 } else { 1.0 };
         // A small sample may miss most of the pairs.
         let mut capacity = (expected * halved * MARGIN) as u64 + 1024 + self.len() as u64 / 16;
@@ -200,10 +200,6 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let mut offsets = vec![0u64; self.len() + 1];
         let found = self.find_rows(request, &mut offsets)?;
         found.emit(emit)
-    }
-
-    fn whole(&self) -> bool {
-        self.whole
     }
 }
 
@@ -406,7 +402,7 @@ impl<T: Scalar> Found<'_, T> {
     fn emit(&self, emit: &Emit<'_, T>) -> Result<Work> {
         let (join, request) = (self.join, self.request);
         join.enter(Phase::Joining);
-        let chunk = join.setup.tuning.chunk_bytes as u64 / self.pair_bytes().max(4);
+        let chunk = join.chunk(self.total() * self.pair_bytes()) as u64 / self.pair_bytes();
         let mut ring = Ring::new(&*join.setup.device.driver);
         let mut queries: Vec<u32> = Vec::new();
         let mut stopped = false;
@@ -468,7 +464,7 @@ impl<T: Scalar> LaidOut<T> for Found<'_, T> {
         let join = self.join;
         join.enter(Phase::Joining);
         let began = Instant::now();
-        let chunk = join.setup.tuning.chunk_bytes;
+        let chunk = join.chunk(self.total() * self.pair_bytes());
         let pool = join.setup.pool;
         let mut ring = Ring::new(&*join.setup.device.driver);
         let mut land = |(start, len, is_ids): (usize, usize, bool), landed: Landed| -> Result<()> {

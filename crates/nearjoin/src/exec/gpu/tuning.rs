@@ -1,5 +1,8 @@
 //! How the device works: what the options say, and what follows from the plan.
 
+use core::fmt;
+
+use super::batches::BatchModel;
 use crate::options::{Cooperation, Schedule};
 
 /// How rows come about.
@@ -11,6 +14,15 @@ pub(crate) enum Gathering {
     Listed,
 }
 
+impl fmt::Display for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Gathering::Counted => "counted and filled",
+            Gathering::Listed => "listed and spread",
+        })
+    }
+}
+
 /// Everything that changes how fast an answer comes, and nothing of what it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
@@ -20,8 +32,8 @@ pub(crate) struct Tuning {
     /// Not `Auto`.
     pub(crate) schedule: Schedule,
     pub(crate) gathering: Gathering,
-    /// Bytes that cross the bus at a time.
-    pub(crate) chunk_bytes: usize,
+    /// Bytes that cross the bus at a time, if that was asked for.
+    pub(crate) chunk: Option<usize>,
     /// Bytes of the device that a batch may take, three of which exist at a time.
     pub(crate) most_batch: u64,
     /// A size that batches should have, if that was asked for.
@@ -36,6 +48,18 @@ impl Tuning {
     /// Whether several threads may write to one row, in any order.
     pub(super) fn shares_rows(&self) -> bool {
         self.cooperation != Cooperation::Cell && self.threads_per_query > 1
+    }
+
+    /// Bytes that cross the bus at a time, for a result of `total` bytes, and the seconds that
+    /// it will take; `kept` bytes of host memory are pinned already.
+    pub(super) fn chunk(&self, total: u64, kept: u64) -> (usize, f64) {
+        let sizes: [u64; 6] = core::array::from_fn(|k| 1 << (20 + k));
+        let model = BatchModel::of_the_bus(total);
+        let chunk = match self.chunk {
+            Some(bytes) => bytes.max(64) as u64,
+            None => model.best(total, kept, &sizes).unwrap_or(sizes[4]),
+        };
+        (chunk as usize, model.seconds(total, chunk, kept))
     }
 
     /// The size of batches for a result of `total` bytes: enough of them that the first is
