@@ -45,6 +45,7 @@ mod summary;
 pub use curve::NeighborCurve;
 pub use error::{Error, Result};
 pub use exec::cpu::kernel::SimdLevel;
+pub use exec::gpu::batches::BatchModel;
 #[doc(hidden)]
 pub use exec::gpu::driver;
 pub use gpu::{Gpu, gpu};
@@ -59,5 +60,4 @@ pub use options::{Cooperation, Device, DuplicateRemoval, GpuOptions, Schedule, S
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use scalar::Scalar;
 pub use sink::{Csr, KnnSink, Neighbors, Sink};
-pub use exec::gpu::batches::BatchModel;
 pub use stats::{GpuStats, Stats};

@@ -6,12 +6,12 @@ use std::time::Instant;
 use super::{EpsJoin, Plan};
 use crate::error::{Error, Result};
 use crate::exec::Executor;
+use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
 use crate::exec::gpu::epsilon::{GpuJoin, Setup};
 use crate::exec::gpu::index::Shape;
 use crate::exec::gpu::partition::Partitioned;
 use crate::exec::gpu::tuning::{Gathering, Tuning};
-use crate::exec::gpu;
 use crate::filter::{Band, Filter};
 use crate::monitor;
 use crate::options::{Cooperation, Device, DuplicateRemoval, Schedule, Strategy};
@@ -62,11 +62,9 @@ pub(super) fn check(options: &EpsJoin) -> Result<()> {
         _ => {}
     }
     match options.gpu.threads_per_query.filter(|k| !matches!(k, 1 | 2 | 4 | 8 | 16 | 32)) {
-        Some(value) => Err(Error::Option {
-            name: "threads per query",
-            value,
-            allowed: "1, 2, 4, 8, 16 or 32",
-        }),
+        Some(value) => {
+            Err(Error::Option { name: "threads per query", value, allowed: "1, 2, 4, 8, 16 or 32" })
+        }
         None => Ok(()),
     }
 }
@@ -88,7 +86,8 @@ pub(super) fn consider(
         Device::Auto if options.strategy != Strategy::Ego => {
             let (_, seconds) = decision.seconds();
             if seconds < WORTH {
-                let why = format!("the join takes the cpu some {seconds:.3} s, which is too little");
+                let why =
+                    format!("the join takes the cpu some {seconds:.3} s, which is too little");
                 return Ok((None, Some(why)));
             }
             let driver = match open() {
@@ -174,7 +173,12 @@ impl GpuPlan {
             writeln!(f, "{mark} {strategy:<10} {seconds:>12.6} s {tests:>12.3e} distance tests")?;
         }
         decision.fmt_result(f)?;
-        write!(f, "memory: limit {} on the gpu, {} here", bytes(self.limit), bytes(decision.budget.limit))
+        write!(
+            f,
+            "memory: limit {} on the gpu, {} here",
+            bytes(self.limit),
+            bytes(decision.budget.limit)
+        )
     }
 
     /// Indexes on the device, joins, and fills the sink.
@@ -253,10 +257,9 @@ impl GpuPlan {
 
 fn tuning(options: &EpsJoin, tests: f64, neighbors: f64, rest: u64) -> Tuning {
     let gpu = &options.gpu;
-    let by_cell = !matches!(
-        options.removal,
-        DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp
-    ) && gpu.threads_per_query.is_none();
+    let by_cell =
+        !matches!(options.removal, DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp)
+            && gpu.threads_per_query.is_none();
     let cooperation = match gpu.cooperation {
         Cooperation::Auto if by_cell => Cooperation::Cell,
         Cooperation::Auto => Cooperation::Thread,

@@ -132,7 +132,8 @@ fn grid_cost(summary: &Summary, axes: &[Axis]) -> estimate::Cost {
         .iter()
         .zip(&taken)
         .map(|(axis, taken)| {
-            ((taken + 2.0 * reach) / width(axis).max(f64::MIN_POSITIVE) + 1.0).min(axis.cells as f64)
+            ((taken + 2.0 * reach) / width(axis).max(f64::MIN_POSITIVE) + 1.0)
+                .min(axis.cells as f64)
         })
         .product();
     // A search in a list of cells instead of a look into a table.

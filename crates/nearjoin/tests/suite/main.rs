@@ -9,6 +9,7 @@ mod conformance;
 mod data;
 mod determinism;
 mod errors;
+mod gpu;
 mod knn;
 mod monitor;
 mod properties;

@@ -93,14 +93,9 @@ impl BatchModel {
 
     /// From two runs that differ in the size of their batches: (bytes of a batch, batches,
     /// seconds). None if they have equally many.
-    pub fn fit(
-        pinning: f64,
-        buffers: f64,
-        [a, b]: [(u64, usize, f64); 2],
-    ) -> Option<BatchModel> {
-        let pure = |(bytes, _, seconds): (u64, usize, f64)| {
-            seconds - buffers * pinning * bytes as f64
-        };
+    pub fn fit(pinning: f64, buffers: f64, [a, b]: [(u64, usize, f64); 2]) -> Option<BatchModel> {
+        let pure =
+            |(bytes, _, seconds): (u64, usize, f64)| seconds - buffers * pinning * bytes as f64;
         let batches = a.1.abs_diff(b.1);
         if batches == 0 {
             return None;
@@ -152,7 +147,11 @@ mod tests {
     fn the_model_is_that_of_two_runs() {
         let made = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
         let run = |bytes: u64| {
-            (bytes, 1_000_000_000u64.div_ceil(bytes) as usize, made.seconds(1_000_000_000, bytes, 0))
+            (
+                bytes,
+                1_000_000_000u64.div_ceil(bytes) as usize,
+                made.seconds(1_000_000_000, bytes, 0),
+            )
         };
         let model = BatchModel::fit(1e-9, 3.0, [run(100_000_000), run(10_000_000)]).unwrap();
         assert!((model.work - 0.5).abs() < 1e-9 && (model.batch - 0.002).abs() < 1e-9);

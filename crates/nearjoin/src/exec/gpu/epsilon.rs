@@ -241,6 +241,14 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         }
     }
 
+    /// A pattern that meets each unordered pair once, whatever the options.
+    pub(super) fn strictly_once(&self) -> Pattern {
+        match self.once() {
+            Pattern::Each => Pattern::Later,
+            pattern => pattern,
+        }
+    }
+
     /// Runs a kernel over all queries of a job.
     pub(super) fn run(&self, stage: &Stage, mode: Mode, job: &Job) -> Result<()> {
         let tuning = &self.setup.tuning;
@@ -323,14 +331,19 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     }
 
     /// The neighbours of every row: `degrees` by row, on the device.
-    pub(super) fn count_rows(&self, stage: &Stage, counters: &Counters, once: bool) -> Result<Array<u32>> {
+    pub(super) fn count_rows(
+        &self,
+        stage: &Stage,
+        counters: &Counters,
+        once: bool,
+    ) -> Result<Array<u32>> {
         let degrees = stage.zeroed::<u32>(self.len() + 1)?;
         let mut job = self.job();
         counters.describe(&mut job);
         job.degrees = degrees.address();
         let mut mode = Mode::Count;
         if once {
-            job.pattern = self.once();
+            job.pattern = self.strictly_once();
         } else if self.mirrors() {
             job.pattern = self.once();
             job.mirror = true;
@@ -351,7 +364,12 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             && self.setup.expected_tests > 8.0 * self.setup.expected_pairs
     }
 
-    pub(super) fn work(&self, stage: &Stage, counters: &Counters, pairs: Option<u64>) -> Result<Work> {
+    pub(super) fn work(
+        &self,
+        stage: &Stage,
+        counters: &Counters,
+        pairs: Option<u64>,
+    ) -> Result<Work> {
         let [tests, found, _] = counters.read(stage)?;
         let work = Work { pairs: pairs.unwrap_or(found), tests, taken: 0 };
         if let Some(monitor) = self.setup.monitor {

@@ -71,10 +71,7 @@ impl<'a, T: Scalar> Partitioned<'a, T> {
     }
 
     /// Joins slab after slab. `work` gets the join of one, and the rows of its queries.
-    fn each(
-        &self,
-        work: &mut dyn FnMut(&GpuJoin<'_, T>, &[u32]) -> Result<Work>,
-    ) -> Result<Work> {
+    fn each(&self, work: &mut dyn FnMut(&GpuJoin<'_, T>, &[u32]) -> Result<Work>) -> Result<Work> {
         let mut total = Work::default();
         let ends = self.sides[1..].iter().copied().chain([f64::INFINITY]);
         let slabs = self.sides.iter().copied().zip(ends).map(|(lo, hi)| Slab { lo, hi });
@@ -207,22 +204,24 @@ impl<T: Scalar> Executor<T> for Partitioned<'_, T> {
             let work = join.rows(request, &|block: &Rows<'_, T>| {
                 let queries: Vec<u32> =
                     block.queries.iter().map(|&local| rows[local as usize]).collect();
-                let flow = match halve {
-                    true => Halved::new(block, &queries).emit(emit),
-                    false => emit(&Rows {
+                let (pairs, flow) = if halve {
+                    let halved = Halved::new(block, &queries);
+                    (halved.neighbors.len() as u64, halved.emit(emit))
+                } else {
+                    let flow = emit(&Rows {
                         worker: 0,
                         queries: &queries,
                         neighbors: block.neighbors,
                         distances: block.distances,
                         ahead: &[],
-                    }),
+                    });
+                    (block.neighbors.total(), flow)
                 };
-                found.fetch_add(block.neighbors.total(), Relaxed);
+                found.fetch_add(pairs, Relaxed);
                 stopped.fetch_or(flow.is_break(), Relaxed);
                 flow
             })?;
-            let pairs = found.into_inner() / if halve { 2 } else { 1 };
-            Ok(Work { pairs, ..work })
+            Ok(Work { pairs: found.into_inner(), ..work })
         })
     }
 

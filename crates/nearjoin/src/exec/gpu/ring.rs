@@ -69,7 +69,8 @@ impl<'a, Tag> Ring<'a, Tag> {
         land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
     ) -> core::result::Result<(), E> {
         let Some((transfers, tag)) = self.flying.pop_front() else { return Ok(()) };
-        let landed: Result<Landed> = transfers.into_iter().map(|transfer| transfer.wait()).collect();
+        let landed: Result<Landed> =
+            transfers.into_iter().map(|transfer| transfer.wait()).collect();
         land(tag, landed?)
     }
 }

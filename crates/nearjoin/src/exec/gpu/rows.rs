@@ -93,7 +93,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let sampled = self.sample(false)?;
         let expected = sampled.iter().map(|(_, size)| *size as f64).sum::<f64>()
             * (self.len() as f64 / sampled.len().max(1) as f64);
-        let once = self.is_self() && self.once() != Pattern::Each;
+        let once = self.is_self() && (request.once || self.once() != Pattern::Each);
         let halved = if once { 0.5 } else { 1.0 };
         // A small sample may miss most of the pairs.
         let mut capacity = (expected * halved * MARGIN) as u64 + 1024 + self.len() as u64 / 16;
@@ -105,7 +105,9 @@ impl<T: Scalar> GpuJoin<'_, T> {
             }
             let counters = Counters::new(&stage)?;
             let list = match self.list(&stage, &counters, request, once, capacity, None) {
-                Err(Error::Device { .. }) if self.setup.tuning.list_bytes > LEAST => return Ok(None),
+                Err(Error::Device { .. }) if self.setup.tuning.list_bytes > LEAST => {
+                    return Ok(None);
+                }
                 list => list?,
             };
             if list.len > capacity {
@@ -145,7 +147,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let mut job = self.job();
         counters.describe(&mut job);
         if once {
-            job.pattern = self.once();
+            job.pattern = self.strictly_once();
         }
         if let Some((address, len)) = queries {
             (job.queries, job.query_count) = (address, len as u64);
@@ -190,8 +192,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         ends.try_reserve_exact(offsets.len())
             .map_err(|_| Error::OutOfMemory { bytes: 8 * offsets.len() })?;
         ends.extend_from_slice(offsets);
-        let found =
-            Found { join: self, request, stage, counters, offsets: on_device, ends, list };
+        let found = Found { join: self, request, stage, counters, offsets: on_device, ends, list };
         Ok(found)
     }
 
@@ -326,7 +327,7 @@ impl<T: Scalar> Found<'_, T> {
         let mut job: Job = join.job();
         self.counters.describe(&mut job);
         if self.request.once {
-            job.pattern = join.once();
+            job.pattern = join.strictly_once();
         }
         if let Some(address) = queries {
             job.queries = address + 4 * batch.rows.start as u64;
@@ -415,9 +416,9 @@ impl<T: Scalar> Found<'_, T> {
             if request.sorted {
                 let (ids, distances) = landed.split_at_mut(1);
                 let ids = &mut ids[0].bytes_mut()[..4 * pairs];
-                let distances = distances.first_mut().map(|host| {
-                    T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()])
-                });
+                let distances = distances
+                    .first_mut()
+                    .map(|host| T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()]));
                 sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
             }
             let ids = super::device::values::<u32>(&*landed[0], 0, 4 * pairs);
@@ -536,8 +537,7 @@ fn sort_long_rows<T: Scalar>(offsets: &[u64], ids: &mut [u32], distances: Option
     };
     for row in long {
         let (ids, distances) = (&mut ids[row.clone()], &mut distances[row]);
-        let mut pairs: Vec<(u32, T)> =
-            ids.iter().copied().zip(distances.iter().copied()).collect();
+        let mut pairs: Vec<(u32, T)> = ids.iter().copied().zip(distances.iter().copied()).collect();
         pairs.par_sort_unstable_by_key(|pair| pair.0);
         for (at, (id, distance)) in pairs.into_iter().enumerate() {
             (ids[at], distances[at]) = (id, distance);

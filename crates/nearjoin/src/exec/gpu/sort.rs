@@ -44,12 +44,7 @@ impl Sum for u64 {
 
 /// The sums of all values before each of the first `len`, and of all: `out` has an element
 /// more, and may be the array itself.
-pub(super) fn running_sums<S: Sum>(
-    stage: &Stage,
-    values: u64,
-    len: usize,
-    out: u64,
-) -> Result<()> {
+pub(super) fn running_sums<S: Sum>(stage: &Stage, values: u64, len: usize, out: u64) -> Result<()> {
     // The total needs a thread too.
     let tiles = len / TILE + 1;
     let sums = stage.array::<S>(tiles)?;
