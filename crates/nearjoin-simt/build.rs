@@ -20,7 +20,7 @@ fn main() {
     println!("cargo::rerun-if-changed=tests/suite/kernels.cu");
     println!("cargo::rustc-check-cfg=cfg(sanitize_address)");
 
-    let mut sources = modules::sources(cu);
+    let mut sources = modules::sources();
     sources.push(Source { name: "test".into(), file: "kernels.cu", defines: vec![] });
 
     let mut build = cc::Build::new();

@@ -74,7 +74,7 @@ fn committed(root: &Path) -> Result<Files> {
 /// Compiles every module of the table.
 fn compile() -> Result<Files> {
     let cu = kernels().join("cu");
-    let sources = sources(&cu);
+    let sources = sources();
     let folder = target().join("ptx");
     fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),

@@ -5,7 +5,9 @@
 //         halve it while its box is much larger than what one query needs
 //         for each run of candidates within reach of the box
 //             for each 32 of them
-//                 copy them to shared memory
+//                 skip them if their box is farther than ε from every query
+//                 take them all if it lies within ε of every query
+//                 else copy them to shared memory, and
 //                 for each of them: every lane tests it against its own query
 //
 // A box that is too large holds points that are neighbours in the order but not in space.
@@ -29,13 +31,19 @@ enum {
 
 #define GROUP_THREADS 256u
 #define GROUP_WARPS (GROUP_THREADS / WARP)
+// Blocks that a multiprocessor should have room for: enough warps to wait for memory in turn.
+#if defined(SCALAR_F32)
+#define GROUP_BLOCKS 4
+#else
+#define GROUP_BLOCKS 3
+#endif
+#define GROUP_KERNEL(name) KERNEL(__launch_bounds__(GROUP_THREADS, GROUP_BLOCKS) name)
 // Pairs that a warp holds back before it appends them to the list.
 #define HELD 128u
-// A box may be so many times as large as that of a single query.
-#define LOOSE 3.0
 
 // Shared memory of a warp.
 template <int MODE, class L> struct Workspace {
+    Search search;
 #if DIM > 0
     alignas(16) L tile[WARP * STRIDE];
 #endif
@@ -58,10 +66,12 @@ template <int MODE, class L> struct Scan {
     u32 count;
     u64 cursor;
     u32 held;
-    u64 candidates;
+    // Of all queries of a warp together: candidates, tests of one query, pairs taken.
+    u64 candidates, tested;
+    u64 taken;
 
     __device__ __forceinline__ Scan(const Job& job, Workspace<MODE, L>& shared)
-        : job(job), shared(shared), held(0), candidates(0) {}
+        : job(job), shared(shared), held(0), candidates(0), tested(0), taken(0) {}
 
     __device__ __forceinline__ void operator()(u32 begin, u32 end) {
         candidates += end - begin;
@@ -72,8 +82,14 @@ template <int MODE, class L> struct Scan {
 #if DIM > 0
         const L* points = sizeof(L) == sizeof(Scalar) ? (const L*)job.right
                                                       : (const L*)job.right_narrow;
-        for (u32 base = begin; base < end; base += WARP) {
-            u32 here = end - base < WARP ? end - base : WARP;
+        // Boxes are those of 32 positions from a multiple of 32 on: of use in long runs.
+        bool boxed = job.right_boxes && end - begin >= 2 * WARP;
+        for (u32 base = begin, next; base < end; base = next) {
+            next = boxed ? (base / WARP + 1) * WARP : base + WARP;
+            if (next > end || next < base) next = end;
+            u32 here = next - base;
+            if (boxed && here == WARP && decide_box(base)) continue;
+            tested += here;
             __syncwarp();
             if (lane() < here) {
                 Point<L>::at(points, base + lane()).store(shared.tile, lane());
@@ -91,6 +107,7 @@ template <int MODE, class L> struct Scan {
             }
         }
 #else
+        tested += end - begin;
         for (u32 first = begin; first < end; first += parts) {
             u32 at = first + part;
             bool valid = at < end;
@@ -116,6 +133,51 @@ template <int MODE, class L> struct Scan {
     }
 
 #if DIM > 0
+    // Whether the box of the 32 candidates from `base` on decides for all of them, and the
+    // matches are where they belong.
+    //
+    // The gap between a point and a box, and the largest difference, are measured by the
+    // operations that decide a pair, dimension 0 first. Each is monotone, rounding included, so
+    // that no candidate in the box is nearer, or farther, than its box says.
+    __device__ __forceinline__ bool decide_box(u32 base) {
+        const L* boxes = (const L*)job.right_boxes;
+        Point<L> lo = Point<L>::at(boxes, 2 * (base / WARP)),
+                 hi = Point<L>::at(boxes, 2 * (base / WARP) + 1);
+        L least = 0, most = 0;
+#pragma unroll
+        for (u32 j = 0; j < DIM; j++) {
+            L below = subtract(query[j], lo[j]), above = subtract(hi[j], query[j]);
+            L inside = below < above ? below : above, far = below < above ? above : below;
+            least = add(least, inside < L(0) ? -inside : L(0));
+            most = add(most, far);
+        }
+        bool narrow = sizeof(L) < sizeof(Scalar);
+        L maybe = narrow ? (L)job.maybe : (L)job.bound, sure = narrow ? (L)job.sure : (L)job.bound;
+        if (!__any_sync(ALL, active && least <= maybe)) return true;
+        // Lists, and rows with distances, need the distance of every pair. Pairs of a query with
+        // itself, and pairs found twice, are told apart one by one.
+        if (MODE == LIST || (MODE == FILL && (job.distances || parts > 1))) return false;
+        bool all = !active || most <= sure;
+        if (MODE == FILL && job.exclude_self && job.left != job.right) all = false;
+        if (job.pattern == LATER) all = all && base > position;
+        if (MODE == FILL && job.exclude_self) all = all && position - base >= WARP;
+        if (!__all_sync(ALL, all)) return false;
+        u32 actives = __ballot_sync(ALL, active && part == 0);
+        taken += (u64)(WARP * __popc(actives));
+        if (active && part == 0) count += WARP;
+        if (MODE == COUNT_BOTH)
+            atomicAdd(&job.degrees[job.right_ids[base + lane()]], (u32)__popc(actives));
+        if (MODE == FILL) {
+            u32 neighbor = job.right_ids[base + lane()];
+            for (u32 q = 0; q < WARP; q++) {
+                u64 to = __shfl_sync(ALL, cursor, q);
+                if (actives >> q & 1) job.ids[to + lane()] = neighbor;
+            }
+            if (active) cursor += WARP;
+        }
+        return true;
+    }
+
     // Candidate `c` of the tile, which is at `at` on the right.
     __device__ __forceinline__ void test(u32 c, u32 at, bool valid) {
         Point<L> candidate = Point<L>::at(shared.tile, c);
@@ -224,21 +286,16 @@ template <int MODE, class L> struct Group {
         active = at < job.query_count;
         if (!active) at = job.query_count - 1;
         position = job.queries ? job.queries[at] : (u32)at;
-        Box own(job, position);
         u64 before = scan.candidates;
-        Box eight = own;
-#pragma unroll 1
-        for (u32 bit = 1; bit < 8; bit *= 2) eight.join(bit);
-        Box all = eight;
-#pragma unroll 1
-        for (u32 bit = 8; bit < WARP; bit *= 2) all.join(bit);
-        bool together = job.finder != GRID || all.looseness(job) <= LOOSE;
-        bool in_eights = job.finder != GRID || eight.looseness(job) <= LOOSE;
+        Search& search = scan.shared.search;
+        bool together = search.around(job, position, 0, WARP) <= job.loose || job.finder != GRID;
         for (u32 from = 0, queries; from < WARP; from += queries) {
-            queries = together ? WARP : __shfl_sync(ALL, in_eights, from) ? 8 : 1;
-            Box box = together ? all : queries == 8 ? eight : own;
-            box.take(from);
-            part(from, queries, box);
+            queries = WARP;
+            if (!together) {
+                queries = from % 8 == 0 && search.around(job, position, from, 8) <= job.loose ? 8 : 1;
+                if (queries == 1) search.around(job, position, from, 1);
+            }
+            part(from, queries);
         }
         if (MODE == WORK && lane() == 0) {
             u64 work = scan.candidates - before;
@@ -246,8 +303,8 @@ template <int MODE, class L> struct Group {
         }
     }
 
-    // `queries` of them, from lane `from` on, with their box.
-    __device__ __forceinline__ void part(u32 from, u32 queries, const Box& box) {
+    // `queries` of them, from lane `from` on, whose search is at hand.
+    __device__ __forceinline__ void part(u32 from, u32 queries) {
         u32 source = from + lane() % queries;
         bool some = __shfl_sync(ALL, active, source);
         u32 actives = __ballot_sync(ALL, some);
@@ -267,9 +324,9 @@ template <int MODE, class L> struct Group {
 #endif
         // Positions ascend from lane to lane.
         u32 floor = job.pattern == LATER ? __shfl_sync(ALL, position, from) : 0;
-        u64 before = scan.candidates;
-        find(job, box, floor, scan);
-        tests += (scan.candidates - before) * (__popc(actives) / scan.parts);
+        u64 before = scan.tested;
+        find(job, scan.shared.search, floor, scan);
+        tests += (scan.tested - before) * (__popc(actives) / scan.parts);
         if (MODE != COUNT && MODE != COUNT_BOTH) return;
         u32 count = scan.count;
 #pragma unroll 1
@@ -290,12 +347,14 @@ template <int MODE, class L> struct Group {
             for (u32 step = WARP / 2; step > 0; step /= 2) pairs += __shfl_xor_sync(ALL, pairs, step);
             if (lane() == 0 && job.pairs) atomicAdd(job.pairs, pairs);
         }
-        if (lane() == 0) atomicAdd(job.tests, tests);
+        if (lane() != 0) return;
+        atomicAdd(job.tests, tests);
+        if (scan.taken) atomicAdd(job.taken, scan.taken);
     }
 };
 
-template <int MODE, class L> __device__ __forceinline__ void group(const Job& job) {
-    __shared__ Workspace<MODE, L> workspace[GROUP_WARPS];
+template <int MODE, class L>
+__device__ __forceinline__ void group(const Job& job, Workspace<MODE, L>* workspace) {
     Group<MODE, L> group(job, workspace[threadIdx.x / WARP]);
     // With a queue, whoever is done takes the next unit; else each warp has one.
     for (;;) {
@@ -309,10 +368,13 @@ template <int MODE, class L> __device__ __forceinline__ void group(const Job& jo
     group.finish();
 }
 
-// Double precision is filtered in single where there are narrow points.
+// Double precision is filtered in single where there are narrow points; the same memory serves
+// both.
 template <int MODE> __device__ __forceinline__ void group(const Job& job) {
+    __shared__ alignas(16) char shared[GROUP_WARPS * sizeof(Workspace<MODE, Scalar>)];
 #if defined(SCALAR_F64) && DIM > 0
-    if (job.left_narrow) return group<MODE, float>(job);
+    if (MODE != WORK && job.left_narrow)
+        return group<MODE, float>(job, (Workspace<MODE, float>*)shared);
 #endif
-    group<MODE, Scalar>(job);
+    group<MODE, Scalar>(job, (Workspace<MODE, Scalar>*)shared);
 }

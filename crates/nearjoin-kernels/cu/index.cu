@@ -8,47 +8,68 @@
 
 // ---------------------------------------------------------------- the grid
 
+// The number of the cell and, below it, `fine` bits for each axis of the place within: bit by
+// bit, all axes in turn, so that points that follow each other in a crowded cell are close.
 template <class Key>
 __device__ __forceinline__ void cell_keys(const Scalar* points, u64 n, u32 dim, const Grid& grid,
-                                          Key* keys) {
+                                          u32 fine, Key* keys) {
     u64 row = thread_number();
     if (row >= n) return;
     u64 key = 0;
+    u32 within[MAX_AXES];
     for (u32 a = 0; a < grid.axes; a++) {
         const Axis& axis = grid.axis[a];
-        key = snake(key, axis, cell_of(axis, (double)points[row * dim + axis.dim]));
+        double x = (double)points[row * dim + axis.dim];
+        u64 cell = cell_of(axis, x);
+        double place = ((x - axis.origin) * axis.per_unit - (double)cell) * (double)(1u << fine);
+        double last = (double)((1u << fine) - 1);
+        place = place > 0.0 ? place : 0.0;
+        within[a] = (u32)(place < last ? place : last);
+        key = snake(key, axis, cell);
     }
+    for (u32 bit = fine; bit > 0; bit--)
+        for (u32 a = 0; a < grid.axes; a++) key = key << 1 | (within[a] >> (bit - 1) & 1);
     keys[row] = (Key)key;
 }
 
-KERNEL(cell_keys_u32)(const Scalar* points, u64 n, u32 dim, Grid grid, u32* keys) {
-    cell_keys(points, n, dim, grid, keys);
+KERNEL(cell_keys_u32)(const Scalar* points, u64 n, u32 dim, Grid grid, u32 fine, u32* keys) {
+    cell_keys(points, n, dim, grid, fine, keys);
 }
-KERNEL(cell_keys_u64)(const Scalar* points, u64 n, u32 dim, Grid grid, u64* keys) {
-    cell_keys(points, n, dim, grid, keys);
+KERNEL(cell_keys_u64)(const Scalar* points, u64 n, u32 dim, Grid grid, u32 fine, u64* keys) {
+    cell_keys(points, n, dim, grid, fine, keys);
 }
 
-// The number of points of each cell, of keys in ascending order. `counts` is all zero. Only
-// the first and the last point of a cell say something: sums that wrap around on the way.
-KERNEL(cell_counts)(const u32* keys, u64 n, u32* counts) {
+// Keys in ascending order are those of cells above their lowest `fine` bits.
+
+// The number of points of each cell. `counts` is all zero. Only the first and the last point of
+// a cell say something: sums that wrap around on the way.
+template <class Key>
+__device__ __forceinline__ void cell_counts(const Key* keys, u64 n, u32 fine, u32* counts) {
     u64 at = thread_number();
     if (at >= n) return;
-    u32 key = keys[at];
-    if (at == 0 || keys[at - 1] != key) atomicAdd(&counts[key], 0u - (u32)at);
-    if (at + 1 == n || keys[at + 1] != key) atomicAdd(&counts[key], (u32)at + 1);
+    Key cell = keys[at] >> fine;
+    if (at == 0 || keys[at - 1] >> fine != cell) atomicAdd(&counts[cell], 0u - (u32)at);
+    if (at + 1 == n || keys[at + 1] >> fine != cell) atomicAdd(&counts[cell], (u32)at + 1);
 }
 
-// Whether a cell begins at each position, of keys in ascending order.
+KERNEL(cell_counts_u32)(const u32* keys, u64 n, u32 fine, u32* counts) {
+    cell_counts(keys, n, fine, counts);
+}
+KERNEL(cell_counts_u64)(const u64* keys, u64 n, u32 fine, u32* counts) {
+    cell_counts(keys, n, fine, counts);
+}
+
+// Whether a cell begins at each position.
 template <class Key>
-__device__ __forceinline__ void cell_begins(const Key* keys, u64 n, u32* begins) {
+__device__ __forceinline__ void cell_begins(const Key* keys, u64 n, u32 fine, u32* begins) {
     u64 at = thread_number();
-    if (at < n) begins[at] = at == 0 || keys[at - 1] != keys[at];
+    if (at < n) begins[at] = at == 0 || keys[at - 1] >> fine != keys[at] >> fine;
 }
 
 // The non-empty cells and where they begin: `ranks` are the running sums of `begins`. The
 // list ends with a cell beyond all others.
 template <class Key>
-__device__ __forceinline__ void cell_list(const Key* keys, u64 n, const u32* ranks, u64* cells,
+__device__ __forceinline__ void cell_list(const Key* keys, u64 n, u32 fine, const u32* ranks, u64* cells,
                                           u32* starts) {
     u64 at = thread_number();
     if (at == 0) {
@@ -56,17 +77,23 @@ __device__ __forceinline__ void cell_list(const Key* keys, u64 n, const u32* ran
         starts[ranks[n]] = (u32)n;
     }
     if (at >= n || ranks[at + 1] == ranks[at]) return;
-    cells[ranks[at]] = keys[at];
+    cells[ranks[at]] = keys[at] >> fine;
     starts[ranks[at]] = (u32)at;
 }
 
-KERNEL(cell_begins_u32)(const u32* keys, u64 n, u32* begins) { cell_begins(keys, n, begins); }
-KERNEL(cell_begins_u64)(const u64* keys, u64 n, u32* begins) { cell_begins(keys, n, begins); }
-KERNEL(cell_list_u32)(const u32* keys, u64 n, const u32* ranks, u64* cells, u32* starts) {
-    cell_list(keys, n, ranks, cells, starts);
+KERNEL(cell_begins_u32)(const u32* keys, u64 n, u32 fine, u32* begins) {
+    cell_begins(keys, n, fine, begins);
 }
-KERNEL(cell_list_u64)(const u64* keys, u64 n, const u32* ranks, u64* cells, u32* starts) {
-    cell_list(keys, n, ranks, cells, starts);
+KERNEL(cell_begins_u64)(const u64* keys, u64 n, u32 fine, u32* begins) {
+    cell_begins(keys, n, fine, begins);
+}
+KERNEL(cell_list_u32)(const u32* keys, u64 n, u32 fine, const u32* ranks, u64* cells,
+                      u32* starts) {
+    cell_list(keys, n, fine, ranks, cells, starts);
+}
+KERNEL(cell_list_u64)(const u64* keys, u64 n, u32 fine, const u32* ranks, u64* cells,
+                      u32* starts) {
+    cell_list(keys, n, fine, ranks, cells, starts);
 }
 
 // ---------------------------------------------------------------- points in index order
@@ -95,6 +122,35 @@ KERNEL(gather_narrow)(const Scalar* points, u64 n, u32 dim, u32 stride, const u3
     u32 j = (u32)(at % stride);
     if (place >= n) return;
     out[at] = j < dim ? (float)((double)points[(u64)order[place] * dim + j] - origin[j]) : 0.0f;
+}
+
+// The boxes of every 32 points, `stride` numbers each: least coordinates, greatest, and so on.
+// A warp to a box; the last one may have fewer points.
+template <class L>
+__device__ __forceinline__ void boxes_of(const L* points, u64 n, u32 stride, L* boxes) {
+    u64 box = thread_number() / WARP, at = box * WARP + lane();
+    if (box * WARP >= n) return;
+    if (at >= n) at = n - 1;
+    for (u32 j = 0; j < stride; j++) {
+        L least = points[at * stride + j], most = least;
+        for (u32 step = WARP / 2; step > 0; step /= 2) {
+            L other = __shfl_xor_sync(ALL, least, step);
+            least = other < least ? other : least;
+            other = __shfl_xor_sync(ALL, most, step);
+            most = other > most ? other : most;
+        }
+        if (lane() == 0) {
+            boxes[2 * box * stride + j] = least;
+            boxes[(2 * box + 1) * stride + j] = most;
+        }
+    }
+}
+
+KERNEL(point_boxes)(const Scalar* points, u64 n, u32 stride, Scalar* boxes) {
+    boxes_of(points, n, stride, boxes);
+}
+KERNEL(narrow_boxes)(const float* points, u64 n, u32 stride, float* boxes) {
+    boxes_of(points, n, stride, boxes);
 }
 
 // Values of an array in an order.
@@ -156,7 +212,8 @@ KERNEL(part_extents)(const Scalar* points, u64 n, u32 dim, u32 j, const u32* ord
 
 EXPORT(cell_keys_u32)
 EXPORT(cell_keys_u64)
-EXPORT(cell_counts)
+EXPORT(cell_counts_u32)
+EXPORT(cell_counts_u64)
 EXPORT(cell_begins_u32)
 EXPORT(cell_begins_u64)
 EXPORT(cell_list_u32)
@@ -164,6 +221,8 @@ EXPORT(cell_list_u64)
 EXPORT(gather_points)
 EXPORT(gather_columns)
 EXPORT(gather_narrow)
+EXPORT(point_boxes)
+EXPORT(narrow_boxes)
 EXPORT(gather_u32)
 EXPORT(identity)
 EXPORT(coordinate_keys)

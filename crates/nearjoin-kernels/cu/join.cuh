@@ -37,6 +37,9 @@ struct Job {
     // The same in single precision relative to one origin, or null.
     const float* left_narrow;
     const float* right_narrow;
+    // The boxes of every 32 points on the right, least and greatest coordinates in turn, of the
+    // points that the lanes test; or null.
+    const void* right_boxes;
     u64 dim;
 
     // A pair matches when its accumulated distance is at most this.
@@ -48,6 +51,9 @@ struct Job {
     // A box whose least distance accumulates to more than this, in any order and rounded
     // anyhow, holds no match.
     double limit;
+    // Queries look together while the space within reach of all is at most so many times that
+    // within reach of one.
+    double loose;
 
     u64 finder;
     u64 pattern;
@@ -80,9 +86,10 @@ struct Job {
     // Whether a pair that is found once counts for both of its points.
     u64 mirror;
 
-    // Distances computed, and pairs found.
+    // Distances computed, pairs found, and pairs that needed no distance.
     u64* tests;
     u64* pairs;
+    u64* taken;
     // By row of the answer: neighbours, and where they go.
     u32* degrees;
     const u64* offsets;
@@ -99,7 +106,7 @@ struct Job {
     // Work of each unit.
     u32* work;
 };
-static_assert(sizeof(Job) == 8 * 91, "as many words as the host writes");
+static_assert(sizeof(Job) == 8 * 94, "as many words as the host writes");
 
 #if DIM > 0
 // Numbers from one point to the next, so that a point is loaded in as few pieces as possible.
@@ -151,9 +158,8 @@ template <class L> struct Point {
 };
 #endif
 
-// One step of the accumulation, dimension after dimension from 0.
-template <class L> __device__ __forceinline__ L step(L acc, L x, L y) {
-    L d = subtract(x, y);
+// A difference more.
+template <class L> __device__ __forceinline__ L add(L acc, L d) {
 #if defined(METRIC_L2)
     return fused(d, d, acc);
 #elif defined(METRIC_L1)
@@ -164,6 +170,11 @@ template <class L> __device__ __forceinline__ L step(L acc, L x, L y) {
 #else
 #error "METRIC_L2, METRIC_L1 or METRIC_LINF"
 #endif
+}
+
+// One step of the accumulation, dimension after dimension from 0.
+template <class L> __device__ __forceinline__ L step(L acc, L x, L y) {
+    return add(acc, subtract(x, y));
 }
 
 // The distance that users see.

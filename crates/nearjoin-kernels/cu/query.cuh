@@ -75,7 +75,7 @@ template <int MODE> struct Query {
             u32 rest = place, below = search.places;
             for (u32 a = 0; a < job.grid.axes; a++) {
                 const Axis& axis = job.grid.axis[a];
-                double x = search.box.lo[a];
+                double x = search.lo[a];
                 own = cell_of(axis, x);
                 if (a + 1 == job.grid.axes) {
                     first = cell_of(axis, x - job.reach);
@@ -105,7 +105,7 @@ template <int MODE> struct Query {
                 if (!itself && (pattern == LINEAR ? number < own_cell : !(own & 1))) continue;
                 found = cells_of_row(job, cells, cell, cell);
             } else {
-                found = search.at(place);
+                found = search.at(job, place);
                 cell = last;
             }
             bool later = itself || pattern == LATER || (job.finder != GRID && pattern != EACH);
@@ -124,8 +124,10 @@ template <int MODE> struct Query {
         count = 0;
         cursor = 0;
         u64 before = tests;
-        Search search(job, Box(job, position));
-        for (u32 at = search.skip(0); at < search.places; at = search.skip(at + 1)) place(search, at);
+        Search search;
+        search.around(job, position);
+        for (u32 at = search.skip(job, 0); at < search.places; at = search.skip(job, at + 1))
+            place(search, at);
         if (MODE == WORK && part == 0) {
             u64 work = (tests - before) * threads;
             job.work[unit] = work < ALL ? (u32)work : ALL;

@@ -13,7 +13,7 @@ mod stamp;
 /// PTX with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The name, that of the file in `ptx/`: `sort`, `index_f32`, `epsilon_f32_2_l2`, …
+    /// The name, that of the file in `ptx/`: `sort`, `index_f32`, `count_f32_2_l2`, …
     pub name: &'static str,
     /// The text that a driver compiles.
     pub ptx: &'static str,
@@ -48,10 +48,11 @@ pub fn rows(scalar: &str) -> &'static Module {
     expected(&format!("rows_{scalar}"))
 }
 
-/// The ε-join, for points of a type and a dimension, and a metric: `l2`, `l1` or `linf`.
-pub fn epsilon(scalar: &str, dim: usize, metric: &str) -> &'static Module {
+/// A module of the ε-join for points of a type and a dimension, and a metric: `l2`, `l1` or
+/// `linf`. Its family is `count`, `fill`, `list` or `query`.
+pub fn epsilon(family: &str, scalar: &str, dim: usize, metric: &str) -> &'static Module {
     let dim = if DIMENSIONS.contains(&dim) { dim } else { 0 };
-    expected(&format!("epsilon_{scalar}_{dim}_{metric}"))
+    expected(&format!("{family}_{scalar}_{dim}_{metric}"))
 }
 
 fn expected(name: &str) -> &'static Module {
@@ -76,8 +77,7 @@ mod tests {
 
     #[test]
     fn every_module_of_the_table_is_found_by_its_name() {
-        let cu = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu");
-        let names: Vec<_> = modules::sources(&cu).into_iter().map(|source| source.name).collect();
+        let names: Vec<_> = modules::sources().into_iter().map(|source| source.name).collect();
         assert_eq!(names, modules().iter().map(|module| module.name).collect::<Vec<_>>());
         assert!(names.iter().all(|name| module(name).is_some_and(|found| found.name == name)));
         assert_eq!(module("no such module"), None);

@@ -3,8 +3,6 @@
 //! Plain Rust, so that everything that compiles kernels can include this one table:
 //! `cargo xtask kernels`, the build of nearjoin-simt, and the test of the stamp.
 
-use std::path::Path;
-
 /// The compiler: a package of PyPI. An early version of CUDA 12, because the version of the
 /// PTX sets the oldest driver that loads it.
 #[allow(dead_code)] // not every includer runs it
@@ -31,8 +29,13 @@ const METRICS: [&str; 3] = ["l2", "l1", "linf"];
 /// Dimensions compiled as constants, and 0 for one that is known when the kernel runs.
 const DIMENSIONS: [usize; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 0];
 
-/// Every module whose file is in `cu`, the folder of the sources.
-pub(crate) fn sources(cu: &Path) -> Vec<Source> {
+/// The ε-join: a module for each thing that becomes of matches. A driver compiles a module when
+/// it is first used, all of it, so one that does everything would take it seconds.
+const JOINS: [(&str, &str); 4] =
+    [("count", "count.cu"), ("fill", "fill.cu"), ("list", "list.cu"), ("query", "query.cu")];
+
+/// Every module, by name.
+pub(crate) fn sources() -> Vec<Source> {
     let mut all = vec![Source { name: "sort".into(), file: "sort.cu", defines: vec![] }];
     for scalar in SCALARS {
         let scalar_is = format!("SCALAR_{}", scalar.to_uppercase());
@@ -43,14 +46,15 @@ pub(crate) fn sources(cu: &Path) -> Vec<Source> {
         }));
         for metric in METRICS {
             let metric_is = format!("METRIC_{}", metric.to_uppercase());
-            all.extend(DIMENSIONS.map(|dim| Source {
-                name: format!("epsilon_{scalar}_{dim}_{metric}"),
-                file: "epsilon.cu",
-                defines: vec![scalar_is.clone(), format!("DIM={dim}"), metric_is.clone()],
-            }));
+            for dim in DIMENSIONS {
+                all.extend(JOINS.map(|(family, file)| Source {
+                    name: format!("{family}_{scalar}_{dim}_{metric}"),
+                    file,
+                    defines: vec![scalar_is.clone(), format!("DIM={dim}"), metric_is.clone()],
+                }));
+            }
         }
     }
-    all.retain(|source| cu.join(source.file).exists());
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }

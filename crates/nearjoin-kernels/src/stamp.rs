@@ -14,7 +14,7 @@ pub(crate) fn stamp(cu: &Path) -> io::Result<String> {
     for option in OPTIONS {
         hash.add(option.as_bytes());
     }
-    for source in sources(cu) {
+    for source in sources() {
         hash.add(format!("{source:?}").as_bytes());
     }
     let mut files: Vec<_> = fs::read_dir(cu)?

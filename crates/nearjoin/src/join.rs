@@ -19,7 +19,7 @@ use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::sink::{Count, Csr, CsrSink, Execution, Sink};
 use crate::stats::Stats;
-use crate::summary::Summary;
+use crate::summary::{Effort, Summary};
 
 mod gpu;
 
@@ -175,15 +175,26 @@ impl EpsJoin {
         let threshold = Threshold::new(self.metric, self.eps)?;
         let simd = SimdLevel::detect()?;
         let pool = Pool::new(self.threads)?;
-        let summary = pool.install(|| Summary::new(left, right, &threshold));
         let shaping = Shaping {
             levels: self.directory_levels,
             fanout: self.directory_fanout,
             whole_cells: self.removal == DuplicateRemoval::Unicomp,
         };
-        let threads = pool.threads();
-        let decision = plan::decide(&summary, self.strategy, shaping, self.memory_limit, threads);
-        let (gpu, why_not) = gpu::consider(self, &summary, shaping, &decision)?;
+        let on_gpu = self.device == Device::Gpu;
+        let effort = if on_gpu { gpu::effort::<T>() } else { Effort::FULL };
+        let summary = pool.install(|| Summary::new(left, right, &threshold, effort));
+        let (decision, gpu, why_not) = match on_gpu {
+            true => {
+                let (decision, gpu) = gpu::decide(self, gpu::open(self)?, &summary, shaping)?;
+                (decision, Some(gpu), None)
+            }
+            false => {
+                let limit = self.memory_limit;
+                let decision =
+                    plan::decide(&summary, self.strategy, shaping, limit, pool.threads());
+                gpu::consider(self, &summary, shaping, decision)?
+            }
+        };
         let planning = start.elapsed();
         let options = self.clone();
         Ok(Plan { options, left, right, threshold, simd, pool, decision, gpu, why_not, planning })
@@ -260,7 +271,7 @@ pub struct Plan<'a, T> {
 impl<T: Scalar> Plan<'_, T> {
     /// The strategy that will run: never [`Strategy::Auto`].
     pub fn strategy(&self) -> Strategy {
-        self.gpu.as_ref().map_or(self.decision.chosen.strategy, |gpu| gpu.chosen().strategy)
+        self.decision.chosen.strategy
     }
 
     /// Where the join will run: never [`Device::Auto`].
@@ -289,7 +300,7 @@ impl<T: Scalar> Plan<'_, T> {
         let estimate =
             |(strategy, seconds, distance_tests)| Estimate { strategy, seconds, distance_tests };
         match &self.gpu {
-            Some(gpu) => gpu.costs(self.left.len()).map(estimate).collect(),
+            Some(_) => gpu::costs(&self.decision).map(estimate).collect(),
             None => self.decision.costs().map(estimate).collect(),
         }
     }
@@ -298,14 +309,14 @@ impl<T: Scalar> Plan<'_, T> {
     /// as CSR: right to a factor of about two.
     pub fn estimated_seconds(&self) -> (f64, f64) {
         match &self.gpu {
-            Some(gpu) => gpu.seconds(self.left.len(), self.estimated_pairs()),
+            Some(_) => gpu::seconds(&self.decision),
             None => self.decision.seconds(),
         }
     }
 
     /// The shape of the index, line by line.
     pub fn index_shape(&self) -> Vec<String> {
-        self.gpu.as_ref().map_or_else(|| self.decision.shape(), |gpu| gpu.chosen().detail.shape())
+        self.decision.shape()
     }
 
     /// Threads that will work.

@@ -297,6 +297,29 @@ unsafe fn stream(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
     }
 }
 
+/// Zeros in a `Vec`, in pages that are not touched yet where there are many.
+pub(crate) fn zeros(len: usize) -> Result<Vec<u64>> {
+    // Asked for first, since the other way to get zeros that nobody has touched aborts.
+    let mut probe = Vec::<u64>::new();
+    probe.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: 8 * len })?;
+    drop(probe);
+    Ok(vec![0; len])
+}
+
+/// Copies numbers that nobody reads soon, around the cache.
+pub(crate) fn copy_around_cache<T: Zeroable>(to: &mut [T], from: &[T]) {
+    assert_eq!(to.len(), from.len());
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: both slices have as many elements, and a unique borrow overlaps nothing. The
+    // fence follows.
+    unsafe {
+        stream(from.as_ptr().cast(), to.as_mut_ptr().cast(), size_of_val(from));
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.copy_from_slice(from);
+}
+
 /// The same numbers, open to stores from many threads.
 pub(crate) fn as_atomic(numbers: &mut [u64]) -> &[AtomicU64] {
     const { assert!(align_of::<u64>() == align_of::<AtomicU64>()) };

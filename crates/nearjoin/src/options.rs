@@ -128,6 +128,10 @@ pub struct Knobs {
     pub driver: Option<std::sync::Arc<dyn crate::driver::Driver>>,
     /// Whether pairs are listed first: else the plan decides.
     pub listed: Option<bool>,
+    /// Whether every 32 points have a box: else the plan decides.
+    pub boxes: Option<bool>,
+    /// How much larger the box of queries that look together may be than that of one.
+    pub loose: Option<f64>,
     /// A factor on sampled sizes.
     pub estimate: Option<f64>,
     /// Parts that the points are cut into, as if the device could not hold them.

@@ -6,11 +6,32 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
-/// Sampled queries, and points that each of them is compared with.
-const QUERIES: usize = 128;
-const POINTS: usize = 2048;
-/// Of these pairs one in so many is kept, for questions that are asked often.
-const KEPT: usize = 16;
+/// How much is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Sampled queries, and points that each of them is compared with.
+    queries: usize,
+    points: usize,
+    /// Of these pairs one in so many is kept, for questions that are asked often.
+    kept: usize,
+    /// Whether extents are those of all points, or of the sampled ones.
+    whole_extents: bool,
+}
+
+impl Effort {
+    /// For joins that take the CPU milliseconds at least.
+    pub(crate) const FULL: Effort =
+        Effort { queries: 128, points: 2048, kept: 16, whole_extents: true };
+    /// For a device that indexes and joins in less time than it takes to look at all points.
+    pub(crate) const QUICK: Effort =
+        Effort { queries: 32, points: 2048, kept: 64, whole_extents: false };
+
+    /// The same, with the extents of all points.
+    pub(crate) fn with_extents(self) -> Self {
+        Effort { whole_extents: true, ..self }
+    }
+}
+
 /// Coordinates in the sample at the most.
 const COORDINATES: usize = 1 << 20;
 /// Radii at which sampled pairs are counted: ε·2ᵏ.
@@ -43,11 +64,16 @@ impl Summary {
         left: Points<'_, T>,
         right: Option<Points<'_, T>>,
         threshold: &Threshold<T>,
+        effort: Effort,
     ) -> Self {
         let other = right.unwrap_or(left);
-        let mut extents = extents(left);
+        let of = |points| match effort.whole_extents {
+            true => extents(points),
+            false => sampled_extents(points),
+        };
+        let mut extents = of(left);
         if right.is_some() {
-            for (extent, other) in extents.iter_mut().zip(self::extents(other)) {
+            for (extent, other) in extents.iter_mut().zip(of(other)) {
                 *extent = (extent.0.min(other.0), extent.1.max(other.1));
             }
         }
@@ -65,19 +91,25 @@ impl Summary {
             pairs: 0,
             within: [0; RADII],
         };
-        summary.sample(left, other, threshold);
+        summary.sample(left, other, threshold, effort);
         summary
     }
 
     /// Compares a few queries with some points each. The rows are spread over the input
     /// with a jitter, so that neither sorted nor periodic input misleads; they are the
     /// same in every run.
-    fn sample<T: Scalar>(&mut self, left: Points<'_, T>, right: Points<'_, T>, t: &Threshold<T>) {
+    fn sample<T: Scalar>(
+        &mut self,
+        left: Points<'_, T>,
+        right: Points<'_, T>,
+        t: &Threshold<T>,
+        effort: Effort,
+    ) {
         if left.is_empty() || right.is_empty() {
             return;
         }
-        let queries = (left.len() / 64).clamp(1, QUERIES);
-        let points = (right.len() / 16).clamp(1, POINTS);
+        let queries = (left.len() / 64).clamp(1, effort.queries);
+        let points = (right.len() / 16).clamp(1, effort.points);
         let points = points.min((COORDINATES / (queries * self.dim)).max(8));
         let bound = |k: usize| t.metric.widen(0.0, t.eps.to_f64() * f64::from(1u32 << k));
         let bounds: [f64; RADII] = core::array::from_fn(bound);
@@ -96,7 +128,7 @@ impl Summary {
                 }
                 let differences = x.iter().zip(y).map(|(x, y)| (x - y).abs());
                 let acc = differences.clone().fold(0.0, |acc, d| t.metric.widen(acc, d));
-                if p % KEPT == 0 {
+                if p % effort.kept == 0 {
                     kept.extend(differences);
                 }
                 pairs += 1;
@@ -140,6 +172,20 @@ pub(crate) fn spread(k: usize, of: usize, len: usize) -> usize {
     let first = k * len / of;
     let room = ((k + 1) * len / of - first).max(1);
     (first + u128::from(jitter) % room).min(len - 1) as usize
+}
+
+/// The extents of sampled rows: of use where what lies beyond is not wrong, only slower.
+fn sampled_extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
+    const ROWS: usize = 4096;
+    let rows = points.len().min(ROWS);
+    let mut extents = vec![(f64::INFINITY, f64::NEG_INFINITY); points.dimension()];
+    for row in (0..rows).map(|k| spread(k, rows, points.len())) {
+        for (extent, x) in extents.iter_mut().zip(points.row(row)) {
+            let x = x.to_f64();
+            *extent = (extent.0.min(x), extent.1.max(x));
+        }
+    }
+    extents
 }
 
 pub(crate) fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
@@ -198,7 +244,7 @@ mod tests {
         let data: Vec<f64> = (0..10_000).map(f64::from).collect();
         let points = Points::new(&data, 1).unwrap();
         let threshold = Threshold::new(Metric::L2, 100.0).unwrap();
-        let summary = Summary::new(points, None, &threshold);
+        let summary = Summary::new(points, None, &threshold, Effort::FULL);
         assert_eq!(summary.extents, [(0.0, 9999.0)]);
         let fraction = summary.fraction(&[(0, 1000.0)]);
         assert!((0.15..0.25).contains(&fraction), "{fraction}");

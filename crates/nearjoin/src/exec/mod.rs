@@ -108,8 +108,13 @@ pub(crate) trait Executor<T>: Sync {
 
 /// Rows of which the offsets are known.
 pub(crate) trait LaidOut<T> {
-    /// Writes them one after the other.
-    fn write(self: Box<Self>, ids: &mut [u32], distances: Option<&mut [T]>) -> Result<Work>;
+    /// Writes them one after the other. `offsets` are those that were asked for.
+    fn write(
+        self: Box<Self>,
+        offsets: &[u64],
+        ids: &mut [u32],
+        distances: Option<&mut [T]>,
+    ) -> Result<Work>;
 }
 
 /// Receives rows as they are made.

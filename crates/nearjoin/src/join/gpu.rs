@@ -15,11 +15,11 @@ use crate::exec::gpu::tuning::{Gathering, Tuning};
 use crate::filter::{Band, Filter};
 use crate::monitor;
 use crate::options::{Cooperation, Device, DuplicateRemoval, Schedule, Strategy};
-use crate::plan::{self, Alternative, Decision, Detail, Shaping};
+use crate::plan::{self, Decision, Detail, Shaping};
 use crate::scalar::Scalar;
 use crate::sink::{Execution, Sink};
 use crate::stats::{GpuStats, Stats, bytes};
-use crate::summary::Summary;
+use crate::summary::{Effort, Summary};
 
 /// Joins that take the CPU less than this are not worth the way to a GPU, of which the first
 /// in a process takes some tenths of a second to be opened.
@@ -30,15 +30,16 @@ const SHARE: f64 = 0.9;
 /// into parts: the rest is for the answer.
 const INDEX_SHARE: f64 = 0.7;
 /// Distance tests for a pair of the answer from which on pairs are listed first.
-const MANY_TESTS: f64 = 16.0;
+const MANY_TESTS: f64 = 64.0;
+
+/// Neighbours a point from which on boxes of 32 points pay.
+const CROWDED: f64 = 48.0;
+/// How much larger the box of queries that look together may be than that of one.
+const LOOSE: f64 = 8.0;
 
 /// How a GPU will do it.
 pub(super) struct GpuPlan {
     device: Opened,
-    /// The cheapest first.
-    alternatives: Vec<Alternative>,
-    chosen: usize,
-    named: bool,
     tuning: Tuning,
     partitions: usize,
     /// Bytes of the device that the join may use.
@@ -69,94 +70,97 @@ pub(super) fn check(options: &EpsJoin) -> Result<()> {
     }
 }
 
-/// Decides whether a GPU does it; if none does although it might, why.
+/// How much of the points to look at. What lies beyond the extents of a sample belongs to the
+/// end cells of a grid; but narrow points must not.
+pub(super) fn effort<T: Scalar>() -> Effort {
+    match size_of::<T>() == size_of::<f32>() {
+        true => Effort::QUICK,
+        false => Effort::QUICK.with_extents(),
+    }
+}
+
+/// The device that the options name.
+pub(super) fn open(options: &EpsJoin) -> Result<Opened> {
+    let driver = match &options.gpu.knobs.driver {
+        Some(driver) => driver.clone(),
+        None => gpu::open()?,
+    };
+    Ok(Opened::new(driver))
+}
+
+/// Where the options leave it open, whether a GPU does it; if none does, why.
 pub(super) fn consider(
     options: &EpsJoin,
     summary: &Summary,
     shaping: Shaping,
-    decision: &Decision,
-) -> Result<(Option<GpuPlan>, Option<String>)> {
-    let open = || match &options.gpu.knobs.driver {
-        Some(driver) => Ok(driver.clone()),
-        None => gpu::open(),
+    on_cpu: Decision,
+) -> Result<(Decision, Option<GpuPlan>, Option<String>)> {
+    if options.device != Device::Auto || options.strategy == Strategy::Ego {
+        return Ok((on_cpu, None, None));
+    }
+    let (_, seconds) = on_cpu.seconds();
+    if seconds < WORTH {
+        let why = format!("the join takes the cpu some {seconds:.3} s, which is too little");
+        return Ok((on_cpu, None, Some(why)));
+    }
+    let device = match open(options) {
+        Ok(device) => device,
+        Err(Error::Device { reason, .. }) => return Ok((on_cpu, None, Some(reason))),
+        Err(error) => return Err(error),
     };
-    match options.device {
-        Device::Gpu => GpuPlan::new(options, Opened::new(open()?), summary, shaping, decision)
-            .map(|plan| (Some(plan), None)),
-        Device::Auto if options.strategy != Strategy::Ego => {
-            let (_, seconds) = decision.seconds();
-            if seconds < WORTH {
-                let why =
-                    format!("the join takes the cpu some {seconds:.3} s, which is too little");
-                return Ok((None, Some(why)));
-            }
-            let driver = match open() {
-                Ok(driver) => driver,
-                Err(Error::Device { reason, .. }) => return Ok((None, Some(reason))),
-                Err(error) => return Err(error),
-            };
-            let plan = GpuPlan::new(options, Opened::new(driver), summary, shaping, decision)?;
-            let (_, on_gpu) = plan.seconds(summary.left, decision.pairs());
-            match on_gpu < seconds && plan.partitions == 1 {
-                true => Ok((Some(plan), None)),
-                false => Ok((None, Some(format!("it would take {on_gpu:.3} s there")))),
-            }
-        }
-        _ => Ok((None, None)),
+    let (decision, plan) = decide(options, device, summary, shaping)?;
+    let (_, there) = self::seconds(&decision);
+    match there < seconds && plan.partitions == 1 {
+        true => Ok((decision, Some(plan), None)),
+        false => Ok((on_cpu, None, Some(format!("it would take {there:.3} s there")))),
     }
 }
 
+/// Decides how a GPU does it.
+pub(super) fn decide(
+    options: &EpsJoin,
+    device: Opened,
+    summary: &Summary,
+    shaping: Shaping,
+) -> Result<(Decision, GpuPlan)> {
+    let alternatives = plan::gpu::alternatives(summary, shaping);
+    let decision = plan::choose(summary, options.strategy, alternatives, options.memory_limit, 1);
+    let free = device.free_memory()?;
+    let limit = options.gpu.memory_limit.unwrap_or((free as f64 * SHARE) as u64);
+    let index = index_bytes(summary);
+    let room = (limit as f64 * INDEX_SHARE).max(1.0);
+    let partitions = (index as f64 / room).ceil().clamp(1.0, 1e6) as usize;
+    let partitions = options.gpu.knobs.partitions.unwrap_or(partitions);
+    let rest = limit.saturating_sub(index / partitions as u64);
+    let tuning = tuning(options, decision.chosen.cost.tests, decision.neighbors, rest);
+    Ok((decision, GpuPlan { device, tuning, partitions, limit }))
+}
+
+/// Expected seconds, and distance tests, of each strategy.
+pub(super) fn costs(decision: &Decision) -> impl Iterator<Item = (Strategy, f64, f64)> {
+    let queries = decision.points.0 as f64;
+    let alternatives = decision.alternatives.iter();
+    alternatives
+        .map(move |a| (a.strategy, a.cost.per_query * queries * 1e-9, a.cost.tests * queries))
+}
+
+/// Expected seconds to count, and to bring all neighbours to the host.
+pub(super) fn seconds(decision: &Decision) -> (f64, f64) {
+    const BUS: f64 = 40e9;
+    let queries = decision.points.0 as f64;
+    let count = decision.chosen.cost.per_query * queries * 1e-9;
+    (count, 2.0 * count + (decision.pairs() * 4.0 + queries * 8.0) / BUS)
+}
+
 impl GpuPlan {
-    fn new(
-        options: &EpsJoin,
-        device: Opened,
-        summary: &Summary,
-        shaping: Shaping,
-        decision: &Decision,
-    ) -> Result<Self> {
-        let alternatives = plan::gpu::alternatives(summary, shaping);
-        let named = options.strategy != Strategy::Auto;
-        let wanted = |a: &Alternative| !named || a.strategy == options.strategy;
-        let chosen = alternatives.iter().position(wanted).unwrap_or(0);
-        let free = device.free_memory()?;
-        let limit = options.gpu.memory_limit.unwrap_or((free as f64 * SHARE) as u64);
-        let index = index_bytes(summary);
-        let room = (limit as f64 * INDEX_SHARE).max(1.0);
-        let partitions = (index as f64 / room).ceil().clamp(1.0, 1e6) as usize;
-        let partitions = options.gpu.knobs.partitions.unwrap_or(partitions);
-        let rest = limit.saturating_sub(index / partitions as u64);
-        let tests = alternatives[chosen].cost.tests;
-        let tuning = tuning(options, tests, decision.neighbors, rest);
-        Ok(GpuPlan { device, alternatives, chosen, named, tuning, partitions, limit })
-    }
-
-    pub(super) fn chosen(&self) -> &Alternative {
-        &self.alternatives[self.chosen]
-    }
-
-    /// Expected seconds, and distance tests, of each strategy.
-    pub(super) fn costs(&self, queries: usize) -> impl Iterator<Item = (Strategy, f64, f64)> {
-        let queries = queries as f64;
-        self.alternatives
-            .iter()
-            .map(move |a| (a.strategy, a.cost.per_query * queries * 1e-9, a.cost.tests * queries))
-    }
-
-    /// Expected seconds to count, and to bring all neighbours to the host.
-    pub(super) fn seconds(&self, queries: usize, pairs: f64) -> (f64, f64) {
-        const BUS: f64 = 40e9;
-        let count = self.chosen().cost.per_query * queries as f64 * 1e-9;
-        (count, 2.0 * count + (pairs * 4.0 + queries as f64 * 8.0) / BUS)
-    }
-
     pub(super) fn explain(&self, decision: &Decision, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let properties = self.device.properties();
         let tuning = &self.tuning;
         writeln!(f, "gpu: {}, {} of memory", properties.name, bytes(properties.memory))?;
         decision.fmt_points(f)?;
-        let why = if self.named { "as asked" } else { "cheapest by estimate" };
-        writeln!(f, "strategy {} ({why})", self.chosen().strategy)?;
-        for line in self.chosen().detail.shape() {
+        let why = if decision.named { "as asked" } else { "cheapest by estimate" };
+        writeln!(f, "strategy {} ({why})", decision.chosen.strategy)?;
+        for line in decision.shape() {
             writeln!(f, "  {line}")?;
         }
         write!(f, "  threads cooperate by {}", tuning.cooperation)?;
@@ -168,8 +172,8 @@ impl GpuPlan {
             writeln!(f, "  the points are cut into {} parts", self.partitions)?;
         }
         writeln!(f, "estimated cost of indexing and counting")?;
-        for (strategy, seconds, tests) in self.costs(decision.points.0) {
-            let mark = if strategy == self.chosen().strategy { '*' } else { ' ' };
+        for (strategy, seconds, tests) in costs(decision) {
+            let mark = if strategy == decision.chosen.strategy { '*' } else { ' ' };
             writeln!(f, "{mark} {strategy:<10} {seconds:>12.6} s {tests:>12.3e} distance tests")?;
         }
         decision.fmt_result(f)?;
@@ -198,7 +202,7 @@ impl GpuPlan {
     }
 
     fn setup<'a, T: Scalar>(&self, plan: &'a Plan<'_, T>) -> Setup<'a, T> {
-        let chosen = self.chosen();
+        let chosen = &plan.decision.chosen;
         let queries = plan.left.len() as f64;
         Setup {
             pool: &plan.pool,
@@ -278,6 +282,8 @@ fn tuning(options: &EpsJoin, tests: f64, neighbors: f64, rest: u64) -> Tuning {
             named => named,
         },
         gathering: if listed { Gathering::Listed } else { Gathering::Counted },
+        boxes: gpu.knobs.boxes.unwrap_or(neighbors > CROWDED),
+        loose: gpu.knobs.loose.unwrap_or(LOOSE),
         chunk: gpu.chunk_bytes,
         most_batch: (rest / 6).max(1 << 20),
         batch: gpu.batch_bytes,

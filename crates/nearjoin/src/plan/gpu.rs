@@ -59,7 +59,7 @@ fn cost(summary: &Summary, tests: f64, rows: f64, axes: usize) -> estimate::Cost
 fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     let mut best: Option<Alternative> = None;
     for indexed in 1..=dims.len().min(MAX_AXES) {
-        for width in [1.0, 0.5, 2.0] {
+        for width in [1.0, 0.5] {
             for along in [1.0, 0.25] {
                 let whole = width >= 1.0 && along >= 1.0;
                 if shaping.whole_cells && !whole {
@@ -154,6 +154,7 @@ mod tests {
     use super::*;
     use crate::metric::{Metric, Threshold};
     use crate::points::Points;
+    use crate::summary::Effort;
 
     fn decide(points: usize, dim: usize, eps: f64) -> Vec<Alternative> {
         let mut x = 1u64;
@@ -164,7 +165,7 @@ mod tests {
         let data: Vec<f32> = (0..points * dim).map(|_| random()).collect();
         let points = Points::new(&data, dim).unwrap();
         let threshold = Threshold::new(Metric::L2, eps).unwrap();
-        let summary = Summary::new(points, None, &threshold);
+        let summary = Summary::new(points, None, &threshold, Effort::QUICK);
         let shaping = Shaping { levels: 3, fanout: 16, whole_cells: false };
         alternatives(&summary, shaping)
     }

@@ -35,7 +35,7 @@ pub(crate) struct Decision {
     pub(crate) extents: Vec<(f64, f64)>,
 }
 
-/// Decides from the summary and the options.
+/// Decides from the summary and the options, for the CPU.
 pub(crate) fn decide(
     summary: &Summary,
     wanted: Strategy,
@@ -43,8 +43,19 @@ pub(crate) fn decide(
     memory_limit: Option<u64>,
     threads: usize,
 ) -> Decision {
+    let alternatives = choose::alternatives(summary, shaping, estimate::neighbors(summary));
+    choose(summary, wanted, alternatives, memory_limit, threads)
+}
+
+/// Chooses among alternatives, the cheapest of which comes first.
+pub(crate) fn choose(
+    summary: &Summary,
+    wanted: Strategy,
+    alternatives: Vec<Alternative>,
+    memory_limit: Option<u64>,
+    threads: usize,
+) -> Decision {
     let neighbors = estimate::neighbors(summary);
-    let alternatives = choose::alternatives(summary, shaping, neighbors);
     let named = wanted != Strategy::Auto;
     let chosen = alternatives.iter().find(|a| !named || a.strategy == wanted);
     let chosen = chosen.unwrap_or(&alternatives[0]).clone();

@@ -1,7 +1,6 @@
-use core::sync::atomic::AtomicU64;
-
 use super::{Execution, Receive};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::memory::as_atomic;
 
 /// The number of neighbours of each left point.
 ///
@@ -40,13 +39,12 @@ impl<T> Receive<T> for Degrees {
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         let bytes = execution.queries * size_of::<u64>();
         execution.budget.check_result(bytes as u64)?;
-        let mut degrees: Vec<AtomicU64> = Vec::new();
-        degrees.try_reserve_exact(execution.queries).map_err(|_| Error::OutOfMemory { bytes })?;
-        degrees.resize_with(execution.queries, || AtomicU64::new(0));
-        let work = execution.executor.degrees(&degrees)?;
+        // Pages are first touched by the threads that write to them.
+        let mut degrees = crate::memory::zeros(execution.queries)?;
+        let work = execution.executor.degrees(as_atomic(&mut degrees))?;
         execution.stats.record(work);
         execution.stats.result_bytes = bytes as u64;
-        self.degrees = degrees.into_iter().map(AtomicU64::into_inner).collect();
+        self.degrees = degrees;
         Ok(())
     }
 }

@@ -148,7 +148,7 @@ impl<'a, T: Scalar> Kept<'a, T> {
     ) -> Result<()> {
         let kept = match self {
             Kept::LaidOut(rows) => {
-                execution.stats.record(rows.write(ids, distances)?);
+                execution.stats.record(rows.write(offsets, ids, distances)?);
                 return Ok(());
             }
             kept => kept,

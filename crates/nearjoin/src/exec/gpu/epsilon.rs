@@ -3,8 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
 
-use nearjoin_kernels as kernels;
-use rayon::prelude::*;
+use nearjoin_kernels::{self as kernels, Module};
 
 use super::batches::SAMPLED;
 use super::device::{Array, Device, Stage};
@@ -13,7 +12,7 @@ use super::index::{Builder, Making, Ordered, Shape, Table};
 use super::job::{Finder, Job, Pattern};
 use super::ring;
 use super::sort::sort_by_key;
-use super::tuning::Tuning;
+use super::tuning::{Gathering, Tuning};
 use crate::error::{Error, Result};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::{Emit, Executor, LaidOut, Request, Work};
@@ -30,6 +29,9 @@ const WARP: u64 = 32;
 /// Distance tests of one launch, at about which another one begins: some tens of milliseconds,
 /// so that a join can be watched and stopped.
 const LAUNCH: f64 = 2e10;
+/// Bytes of the pieces in which arrays of counts and offsets cross the bus.
+const ARRAY_CHUNK: usize = 8 << 20;
+
 /// What a join on a device needs to know.
 pub(crate) struct Setup<'a, T> {
     pub(crate) pool: &'a Pool,
@@ -47,6 +49,25 @@ pub(crate) struct Setup<'a, T> {
     /// Distance tests that are expected, of all queries.
     pub(crate) expected_tests: f64,
     pub(crate) expected_pairs: f64,
+}
+
+impl<T: Scalar> Setup<'_, T> {
+    /// What will be asked of the device, as far as is known before anybody asks for rows.
+    fn modules(&self) -> Vec<&'static Module> {
+        let metric = metric_name(self.threshold.metric);
+        let join = |family| kernels::epsilon(family, T::NAME, self.left.dimension(), metric);
+        let mut modules = vec![kernels::sort(), kernels::index(T::NAME), kernels::rows(T::NAME)];
+        if self.tuning.cooperation != Cooperation::Cell {
+            modules.push(join("query"));
+            return modules;
+        }
+        modules.push(join("count"));
+        modules.push(match self.tuning.gathering {
+            Gathering::Counted => join("fill"),
+            Gathering::Listed => join("list"),
+        });
+        modules
+    }
 }
 
 /// The rows of the whole input that the points here are.
@@ -91,19 +112,20 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn new(stage: &Stage) -> driver::Result<Self> {
-        Ok(Counters { array: stage.zeroed(3)? })
+        Ok(Counters { array: stage.zeroed(4)? })
     }
 
     pub(super) fn describe(&self, job: &mut Job) {
         job.tests = self.array.address();
         job.pairs = job.tests + 8;
         job.list_len = job.tests + 16;
+        job.taken = job.tests + 24;
     }
 
-    /// Tests, pairs, and the length of the list.
-    pub(super) fn read(&self, stage: &Stage) -> driver::Result<[u64; 3]> {
-        let values = stage.read(&self.array, 3)?;
-        Ok([values[0], values[1], values[2]])
+    /// Tests, pairs, the length of the list, and pairs that needed no test.
+    pub(super) fn read(&self, stage: &Stage) -> driver::Result<[u64; 4]> {
+        let values = stage.read(&self.array, 4)?;
+        Ok([values[0], values[1], values[2], values[3]])
     }
 }
 
@@ -112,12 +134,13 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     ///
     /// `ids` are the rows of the whole input, where only some of it is here.
     pub(crate) fn new(setup: Setup<'a, T>, ids: Option<Ids>) -> driver::Result<Self> {
+        setup.device.driver.prepare(&setup.modules());
         let stage = setup.device.stage(0);
         let origin = setup.narrow.as_ref().map(|(origin, _)| origin.clone());
         let parts_of_one = ids.as_ref().is_some_and(|ids| ids.same);
         let (left_ids, right_ids) = ids.map(|ids| (ids.left, ids.right)).unzip();
         let side = |points, ids| {
-            let making = Making { origin: origin.clone(), ids };
+            let making = Making { origin: origin.clone(), ids, boxes: setup.tuning.boxes };
             Builder { stage: &stage, points, making }.build(&setup.shape)
         };
         let (right, table) = side(setup.right.unwrap_or(setup.left), right_ids)?;
@@ -187,12 +210,14 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             left: self.queries().side(),
             left_rows: self.queries().rows().address(),
             right: self.right.side(),
+            right_boxes: self.right.boxes(),
             dim,
             bound: threshold.bound.to_f64(),
             sure: band.map_or(0.0, |band| f64::from(band.sure)),
             maybe: band.map_or(0.0, |band| f64::from(band.maybe)),
             reach: threshold.reach,
             limit: threshold.band(dim).1,
+            loose: self.setup.tuning.loose,
             finder: Finder::Brute,
             pattern: Pattern::Each,
             exclude_self: self.excludes_self(),
@@ -214,6 +239,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             mirror: false,
             tests: 0,
             pairs: 0,
+            taken: 0,
             degrees: 0,
             offsets: 0,
             base: 0,
@@ -280,10 +306,11 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
                 let properties = stage.driver.properties();
                 threads = threads.min(u64::from(properties.multiprocessors) * 2048);
             }
-            let module =
-                kernels::epsilon(T::NAME, job.dim, metric_name(self.setup.threshold.metric));
+            let (family, kernel) = self.kernel(mode);
+            let metric = metric_name(self.setup.threshold.metric);
+            let module = kernels::epsilon(family, T::NAME, job.dim, metric);
             let args = Args::new().structure(&job.words());
-            stage.launch(module, self.kernel(mode), threads, args)?;
+            stage.launch(module, kernel, threads, args)?;
             if launches > 1 {
                 stage.driver.synchronize(stage.stream)?;
                 self.check_cancelled()?;
@@ -297,17 +324,18 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         Ok(())
     }
 
-    fn kernel(&self, mode: Mode) -> &'static str {
+    /// The family of the module, and the kernel.
+    fn kernel(&self, mode: Mode) -> (&'static str, &'static str) {
         match (self.setup.tuning.cooperation == Cooperation::Cell, mode) {
-            (true, Mode::Count) => "group_count",
-            (true, Mode::CountBoth) => "group_count_both",
-            (true, Mode::Fill) => "group_fill",
-            (true, Mode::List) => "group_list",
-            (true, Mode::Work) => "group_work",
-            (false, Mode::Count | Mode::CountBoth) => "query_count",
-            (false, Mode::Fill) => "query_fill",
-            (false, Mode::List) => "query_list",
-            (false, Mode::Work) => "query_work",
+            (true, Mode::Count) => ("count", "group_count"),
+            (true, Mode::CountBoth) => ("count", "group_count_both"),
+            (true, Mode::Fill) => ("fill", "group_fill"),
+            (true, Mode::List) => ("list", "group_list"),
+            (true, Mode::Work) => ("count", "group_work"),
+            (false, Mode::Count | Mode::CountBoth) => ("query", "query_count"),
+            (false, Mode::Fill) => ("query", "query_fill"),
+            (false, Mode::List) => ("query", "query_list"),
+            (false, Mode::Work) => ("query", "query_work"),
         }
     }
 
@@ -370,18 +398,31 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         counters: &Counters,
         pairs: Option<u64>,
     ) -> Result<Work> {
-        let [tests, found, _] = counters.read(stage)?;
-        let work = Work { pairs: pairs.unwrap_or(found), tests, taken: 0 };
+        let [tests, found, _, taken] = counters.read(stage)?;
+        let work = Work { pairs: pairs.unwrap_or(found), tests, taken };
         if let Some(monitor) = self.setup.monitor {
             monitor.add(0, work.pairs);
         }
         Ok(work)
     }
 
-    /// The number of rows that the sample says, and a list of the sampled ones: row and size.
-    ///
-    /// The sample is spread over the order of the index.
-    pub(super) fn sample(&self, once: bool) -> Result<Vec<(usize, u64)>> {
+    /// How many pairs all rows have together, by those of one query in a hundred, spread over
+    /// the order of the index.
+    pub(super) fn estimate_pairs(&self) -> Result<f64> {
+        let stage = self.setup.device.stage(0);
+        let counters = Counters::new(&stage)?;
+        let sampled: Vec<u32> = (0..self.len() as u32).step_by(SAMPLED).collect();
+        let queries = stage.copy_of(&sampled)?;
+        let mut job = self.job();
+        counters.describe(&mut job);
+        (job.queries, job.query_count) = (queries.address(), sampled.len() as u64);
+        self.run(&stage, Mode::Count, &job)?;
+        let [_, pairs, ..] = counters.read(&stage)?;
+        Ok(pairs as f64 * self.len() as f64 / sampled.len().max(1) as f64)
+    }
+
+    /// The sizes of one row in a hundred, ascending by row: (row, size).
+    pub(super) fn sample_rows(&self) -> Result<Vec<(usize, u64)>> {
         const NOT_SAMPLED: u32 = u32::MAX;
         let stage = self.setup.device.stage(0);
         let counters = Counters::new(&stage)?;
@@ -393,21 +434,23 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         counters.describe(&mut job);
         job.degrees = degrees.address();
         (job.queries, job.query_count) = (queries.address(), sampled.len() as u64);
-        if once {
-            job.pattern = Pattern::Later;
-        }
-        if self.setup.tuning.cooperation != Cooperation::Cell {
-            // Several threads add to one row.
-            job.threads_per_query = 1;
-            if once {
-                stage.zero(&degrees)?;
-            }
-        }
+        // One thread to a row: then its size is stored, and not added to what is there.
+        job.threads_per_query = 1;
         self.run(&stage, Mode::Count, &job)?;
-        let mut sizes = vec![0u32; self.len()];
-        self.land(&stage, degrees.address(), &mut sizes)?;
-        let sizes = sizes.into_iter().enumerate().filter(|(_, size)| *size != NOT_SAMPLED);
-        Ok(sizes.map(|(row, size)| (row, u64::from(size))).collect())
+        let rows = Mutex::new(Vec::new());
+        self.land(&stage, degrees.address(), self.len(), |start, sizes: &[u32]| {
+            let sizes = sizes.iter().enumerate().filter(|(_, size)| **size != NOT_SAMPLED);
+            let sizes = sizes.map(|(at, size)| (start + at, u64::from(*size)));
+            rows.lock().unwrap_or_else(|e| e.into_inner()).extend(sizes);
+        })?;
+        let mut rows = rows.into_inner().unwrap_or_else(|e| e.into_inner());
+        rows.sort_unstable();
+        Ok(rows)
+    }
+
+    /// Points that may be neighbours.
+    pub(super) fn right_len(&self) -> usize {
+        self.right.len()
     }
 
     /// Bytes of the pieces in which a result crosses the bus, as the model says, or the
@@ -422,15 +465,16 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         chunk
     }
 
-    /// Copies numbers of the device into memory of the host.
+    /// Brings numbers of the device to the host: see [`ring::land`].
     pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
         &self,
         stage: &Stage,
         address: u64,
-        out: &mut [V],
+        len: usize,
+        take: impl Fn(usize, &[V]) + Sync,
     ) -> Result<()> {
-        let chunk = self.chunk(size_of_val(out) as u64);
-        let bytes = ring::land(stage, self.setup.pool, chunk, address, out)?;
+        let chunk = self.setup.tuning.chunk.unwrap_or(ARRAY_CHUNK);
+        let bytes = ring::land(stage, self.setup.pool, chunk, address, len, take)?;
         self.record(|stats| stats.bytes_out += bytes);
         Ok(())
     }
@@ -470,12 +514,16 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
         let stage = self.setup.device.stage(0);
         let counters = Counters::new(&stage)?;
         let counted = self.count_rows(&stage, &counters, false)?;
-        let mut sizes = vec![0u32; self.len()];
-        self.land(&stage, counted.address(), &mut sizes)?;
-        let store = |(to, size): (&AtomicU64, &u32)| to.store(u64::from(*size), Relaxed);
-        self.setup.pool.install(|| degrees.par_iter().zip(&sizes).for_each(store));
-        let pairs = sizes.iter().map(|&size| u64::from(size)).sum();
-        self.work(&stage, &counters, Some(pairs))
+        let pairs = AtomicU64::new(0);
+        self.land(&stage, counted.address(), self.len(), |start, sizes: &[u32]| {
+            let mut sum = 0;
+            for (to, &size) in degrees[start..].iter().zip(sizes) {
+                to.store(u64::from(size), Relaxed);
+                sum += u64::from(size);
+            }
+            pairs.fetch_add(sum, Relaxed);
+        })?;
+        self.work(&stage, &counters, Some(pairs.into_inner()))
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
@@ -495,6 +543,10 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
         request: Request,
         offsets: &mut [u64],
     ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
-        Some(self.find_rows(request, offsets).map(|rows| Box::new(rows) as Box<dyn LaidOut<T>>))
+        let found = self.find_rows(request).and_then(|found| {
+            found.land_offsets(offsets)?;
+            Ok(Box::new(found) as Box<dyn LaidOut<T>>)
+        });
+        Some(found)
     }
 }

@@ -6,7 +6,7 @@ use nearjoin_kernels as kernels;
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
 use super::job::{self, Finder, MAX_AXES, Side};
-use super::sort::{Key, running_sums, sort_by_key};
+use super::sort::{Key, Sorted, running_sums, sort_by_key};
 use super::upload;
 use crate::index::{directory, grid};
 use crate::points::Points;
@@ -16,6 +16,9 @@ use crate::scalar::Scalar;
 /// it is read once while it is made, at the speed of the device's memory.
 const DENSE: u128 = 1 << 26;
 const DENSE_PER_POINT: u128 = 8;
+/// Bits of the order within a cell, of all axes together: at about so many the cells of the
+/// finest order hold a handful of points where a thousand share a cell.
+const FINE: u32 = 12;
 
 /// What the index will be.
 #[derive(Clone, Debug)]
@@ -33,19 +36,37 @@ pub(super) struct Making {
     /// Numbers of the rows in the answer: others than those of the input where only a part of
     /// it is here.
     pub(super) ids: Option<Vec<u32>>,
+    /// Whether every 32 points have a box.
+    pub(super) boxes: bool,
 }
 
 /// Points in index order.
 pub(super) struct Ordered<T> {
     points: Array<T>,
     narrow: Option<Array<f32>>,
+    boxes: Option<Boxes<T>>,
     /// Rows of what was given, and rows of the whole input.
     rows: Array<u32>,
     ids: Option<Array<u32>>,
     len: usize,
 }
 
+/// Boxes of points, or of narrow ones.
+enum Boxes<T> {
+    Points(Array<T>),
+    Narrow(Array<f32>),
+}
+
 impl<T> Ordered<T> {
+    /// The address of the boxes, or 0.
+    pub(super) fn boxes(&self) -> u64 {
+        match &self.boxes {
+            Some(Boxes::Points(boxes)) => boxes.address(),
+            Some(Boxes::Narrow(boxes)) => boxes.address(),
+            None => 0,
+        }
+    }
+
     pub(super) fn side(&self) -> Side {
         Side {
             points: self.points.address(),
@@ -151,33 +172,33 @@ impl<T: Scalar> Builder<'_, T> {
 
     fn grid(&self, raw: &Array<T>, shape: &grid::Shape) -> Result<(Array<u32>, Table<T>)> {
         let cells = shape.cells();
-        let bits = 128 - (cells - 1).leading_zeros();
+        let fine = self.fine(shape);
+        let bits = 128 - (cells - 1).leading_zeros() + fine;
         let dense = DENSE.min(u128::from(u32::MAX) - 1).min(DENSE_PER_POINT * self.len() as u128);
         if cells <= dense.max(1 << 16) {
-            let sorted = self.cell_order::<u32>(raw, shape, "cell_keys_u32", bits)?;
-            let starts = self.stage.zeroed::<u32>(cells as usize + 1)?;
-            let args = Args::new().u64(sorted.keys.address()).u64(self.len() as u64);
-            self.launch("cell_counts", self.len(), args.u64(starts.address()))?;
-            let address = starts.address();
-            running_sums::<u32>(self.stage, address, cells as usize, address)?;
-            let axes = shape.axes.clone();
-            let table = Table::Cells { axes, starts, cells: None, count: cells as usize };
-            return Ok((sorted.values, table));
+            return match bits {
+                0..=32 => self.dense::<u32>(raw, shape, bits, ["cell_keys_u32", "cell_counts_u32"]),
+                _ => self.dense::<u64>(raw, shape, bits, ["cell_keys_u64", "cell_counts_u64"]),
+            };
         }
         match bits {
-            0..=32 => self.sparse::<u32>(
-                raw,
-                shape,
-                bits,
-                ["cell_keys_u32", "cell_begins_u32", "cell_list_u32"],
-            ),
-            _ => self.sparse::<u64>(
-                raw,
-                shape,
-                bits,
-                ["cell_keys_u64", "cell_begins_u64", "cell_list_u64"],
-            ),
+            0..=32 => {
+                let names = ["cell_keys_u32", "cell_begins_u32", "cell_list_u32"];
+                self.sparse::<u32>(raw, shape, bits, names)
+            }
+            _ => {
+                let names = ["cell_keys_u64", "cell_begins_u64", "cell_list_u64"];
+                self.sparse::<u64>(raw, shape, bits, names)
+            }
         }
+    }
+
+    /// Bits below the number of a cell that order the points in it: where boxes of 32 of them
+    /// should be small.
+    fn fine(&self, shape: &grid::Shape) -> u32 {
+        let axes = shape.axes.len() as u32;
+        let room = 62 - (128 - (shape.cells() - 1).leading_zeros()).min(62);
+        if self.making.boxes { (FINE / axes).clamp(1, 4).min(room / axes) * axes } else { 0 }
     }
 
     fn cell_order<K: Key>(
@@ -186,11 +207,31 @@ impl<T: Scalar> Builder<'_, T> {
         shape: &grid::Shape,
         kernel: &'static str,
         bits: u32,
-    ) -> Result<super::sort::Sorted<K>> {
+    ) -> Result<Sorted<K>> {
         let keys = self.stage.array::<K>(self.len())?;
-        let args = self.args(raw).structure(&job::grid_words(&shape.axes));
+        let fine = self.fine(shape) / shape.axes.len() as u32;
+        let args = self.args(raw).structure(&job::grid_words(&shape.axes)).u32(fine);
         self.launch(kernel, self.len(), args.u64(keys.address()))?;
         sort_by_key(self.stage, keys, None, bits)
+    }
+
+    /// A table of all cells.
+    fn dense<K: Key>(
+        &self,
+        raw: &Array<T>,
+        shape: &grid::Shape,
+        bits: u32,
+        [cell_keys, cell_counts]: [&'static str; 2],
+    ) -> Result<(Array<u32>, Table<T>)> {
+        let cells = shape.cells() as usize;
+        let sorted = self.cell_order::<K>(raw, shape, cell_keys, bits)?;
+        let starts = self.stage.zeroed::<u32>(cells + 1)?;
+        let args = Args::new().u64(sorted.keys.address()).u64(self.len() as u64);
+        let args = args.u32(self.fine(shape)).u64(starts.address());
+        self.launch(cell_counts, self.len(), args)?;
+        running_sums::<u32>(self.stage, starts.address(), cells, starts.address())?;
+        let axes = shape.axes.clone();
+        Ok((sorted.values, Table::Cells { axes, starts, cells: None, count: cells }))
     }
 
     /// A list of the non-empty cells. How many there are is known to the device alone: the
@@ -205,7 +246,8 @@ impl<T: Scalar> Builder<'_, T> {
         let len = self.len();
         let sorted = self.cell_order::<K>(raw, shape, cell_keys, bits)?;
         let ranks = self.stage.array::<u32>(len + 1)?;
-        let args = || Args::new().u64(sorted.keys.address()).u64(len as u64);
+        let fine = self.fine(shape);
+        let args = || Args::new().u64(sorted.keys.address()).u64(len as u64).u32(fine);
         self.launch(cell_begins, len, args().u64(ranks.address()))?;
         running_sums::<u32>(self.stage, ranks.address(), len, ranks.address())?;
         let cells = self.stage.array::<u64>(len + 1)?;
@@ -296,6 +338,16 @@ impl<T: Scalar> Builder<'_, T> {
             }
             _ => None,
         };
+        let boxes = match (&narrow, self.making.boxes && specialised) {
+            (_, false) => None,
+            (Some(narrow), true) => {
+                let boxes = self.boxes("narrow_boxes", narrow.address(), stride)?;
+                Some(Boxes::Narrow(boxes))
+            }
+            (None, true) => {
+                Some(Boxes::Points(self.boxes("point_boxes", points.address(), stride)?))
+            }
+        };
         let ids = match &self.making.ids {
             Some(ids) => {
                 let given = upload::words(self.stage, ids)?;
@@ -307,7 +359,15 @@ impl<T: Scalar> Builder<'_, T> {
             }
             None => None,
         };
-        Ok(Ordered { points, narrow, rows: order, ids, len })
+        Ok(Ordered { points, narrow, boxes, rows: order, ids, len })
+    }
+
+    fn boxes<L>(&self, kernel: &'static str, points: u64, stride: usize) -> Result<Array<L>> {
+        let boxes = self.len().div_ceil(32);
+        let array = self.stage.array::<L>(2 * boxes * stride)?;
+        let args = Args::new().u64(points).u64(self.len() as u64).u32(stride as u32);
+        self.launch(kernel, boxes * 32, args.u64(array.address()))?;
+        Ok(array)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Results on their way to the host, through a small ring of pinned buffers.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, mpsc};
 
 use rayon::prelude::*;
 
 use super::device::{Stage, values};
-use super::driver::{Driver, HostMemory, Result, Transfer};
+use super::driver::{Driver, Fault, HostMemory, Result, Transfer};
 use crate::exec::cpu::pool::Pool;
+use crate::memory::copy_around_cache;
+use crate::scalar::Scalar;
 
 /// Copies that wait for the bus at the most. One lands, one is on the bus, and two make sure
 /// that there is always a next one.
@@ -32,7 +35,7 @@ impl<'a, Tag> Ring<'a, Tag> {
 
     /// Sends pieces of arrays, (address, bytes) each, off together. What this makes too many is
     /// landed first, the oldest.
-    pub(super) fn send<E: From<super::driver::Fault>>(
+    pub(super) fn send<E: From<Fault>>(
         &mut self,
         stream: usize,
         pieces: &[(u64, usize)],
@@ -54,7 +57,7 @@ impl<'a, Tag> Ring<'a, Tag> {
     }
 
     /// Lands all that is under way.
-    pub(super) fn drain<E: From<super::driver::Fault>>(
+    pub(super) fn drain<E: From<Fault>>(
         &mut self,
         land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
     ) -> core::result::Result<(), E> {
@@ -64,7 +67,7 @@ impl<'a, Tag> Ring<'a, Tag> {
         Ok(())
     }
 
-    fn land_one<E: From<super::driver::Fault>>(
+    fn land_one<E: From<Fault>>(
         &mut self,
         land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
     ) -> core::result::Result<(), E> {
@@ -75,22 +78,25 @@ impl<'a, Tag> Ring<'a, Tag> {
     }
 }
 
-/// Copies numbers of the device into memory of the host, `chunk` bytes at a time. Gives the
-/// bytes that were moved.
+/// Brings numbers of the device to the host, `chunk` bytes at a time, and calls `take` with
+/// pieces of them, each with its place, on all threads of the pool. Gives the bytes moved.
 pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     stage: &Stage,
     pool: &Pool,
     chunk: usize,
     address: u64,
-    out: &mut [V],
+    len: usize,
+    take: impl Fn(usize, &[V]) + Sync,
 ) -> crate::error::Result<u64> {
-    let (len, size) = (out.len(), size_of::<V>());
-    let chunk = (chunk / size).max(1);
+    /// Bytes that a thread takes at a time.
+    const PIECE: usize = 1 << 19;
+    let size = size_of::<V>();
+    let (chunk, piece) = ((chunk / size).max(1), PIECE / size);
     let mut ring = Ring::new(&*stage.driver);
     let mut place = |start: usize, landed: Landed| -> crate::error::Result<()> {
-        let to = &mut out[start..len.min(start + chunk)];
-        let from = values::<V>(&*landed[0], 0, size_of_val(to));
-        pool.install(|| copy(to, from));
+        let from = values::<V>(&*landed[0], 0, chunk.min(len - start) * size);
+        let take = |(number, piece_of): (usize, &[V])| take(start + number * piece, piece_of);
+        pool.install(|| from.par_chunks(piece).enumerate().for_each(take));
         Ok(())
     };
     for start in (0..len).step_by(chunk) {
@@ -102,10 +108,88 @@ pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     Ok(ring.bytes)
 }
 
-/// Copies with all threads of the pool.
-pub(super) fn copy<V: Copy + Send + Sync>(to: &mut [V], from: &[V]) {
-    // Two megabytes: huge pages of fresh memory are each met by one thread.
-    let piece = (2 << 20) / size_of::<V>();
-    let copy = |(to, from): (&mut [V], &[V])| to.copy_from_slice(from);
-    to.par_chunks_mut(piece).zip(from.par_chunks(piece)).for_each(copy);
+/// Threads that copy what has landed to where it belongs: more do not make the memory faster.
+const LANDING: usize = 8;
+
+/// Pieces that land while others are on the bus, each copied by one of several threads.
+///
+/// A thread that waits for a copy and then moves it is all that the bus needs to be kept busy:
+/// sharing each piece between threads would cost more than it saves.
+pub(super) struct Landing<'scope, T> {
+    send: mpsc::SyncSender<(Box<dyn Transfer>, Piece<'scope, T>)>,
+    pub(super) bytes: u64,
+}
+
+/// Where a piece belongs.
+pub(super) enum Piece<'a, T> {
+    Ids(&'a mut [u32]),
+    Distances(&'a mut [T]),
+}
+
+impl<'scope, T: Scalar> Landing<'scope, T> {
+    /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them.
+    pub(super) fn run(
+        threads: usize,
+        work: impl FnOnce(&mut Landing<'scope, T>) -> crate::error::Result<()>,
+    ) -> crate::error::Result<u64> {
+        let (send, receive) = mpsc::sync_channel(DEPTH);
+        let receive = Mutex::new(receive);
+        let receive = &receive;
+        std::thread::scope(|scope| {
+            let spawn = |_| scope.spawn(move || land_pieces::<T>(receive));
+            let threads: Vec<_> = (0..threads.clamp(1, LANDING)).map(spawn).collect();
+            let mut landing = Landing { send, bytes: 0 };
+            let done = work(&mut landing);
+            let bytes = landing.bytes;
+            drop(landing);
+            let mut landed = Ok(());
+            for thread in threads {
+                match thread.join() {
+                    Ok(result) => landed = landed.and(result),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            // What went wrong there made the channel close, which is no news.
+            landed?;
+            done.map(|()| bytes)
+        })
+    }
+
+    /// Sends a piece of the device's memory off.
+    pub(super) fn send(
+        &mut self,
+        stage_driver: &dyn Driver,
+        stream: usize,
+        address: u64,
+        piece: Piece<'scope, T>,
+    ) -> crate::error::Result<()> {
+        let bytes = match &piece {
+            Piece::Ids(ids) => size_of_val(*ids),
+            Piece::Distances(distances) => size_of_val(*distances),
+        };
+        let host = stage_driver.pin(bytes.next_power_of_two().max(LEAST))?;
+        let transfer = stage_driver.copy_out(stream, address, host, bytes)?;
+        self.bytes += bytes as u64;
+        let gone = |_| Fault::Failed { reason: "a result did not land".into() };
+        Ok(self.send.send((transfer, piece)).map_err(gone)?)
+    }
+}
+
+type Sent<'a, T> = (Box<dyn Transfer>, Piece<'a, T>);
+
+fn land_pieces<T: Scalar>(receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>) -> Result<()> {
+    loop {
+        let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
+        let Ok((transfer, piece)) = next else { return Ok(()) };
+        let host = transfer.wait()?;
+        match piece {
+            Piece::Ids(ids) => {
+                copy_around_cache(ids, values(&*host, 0, size_of_val(ids)));
+            }
+            Piece::Distances(distances) => {
+                let bytes = size_of_val(distances);
+                copy_around_cache(distances, T::from_bytes(&host.bytes()[..bytes]));
+            }
+        }
+    }
 }

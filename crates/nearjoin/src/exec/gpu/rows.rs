@@ -14,22 +14,25 @@
 //! takes many distance tests. A count that was sampled too low, or memory that is refused,
 //! costs another pass: what was found before is thrown away, so nothing is lost or doubled.
 
+use core::cell::Cell;
 use core::ops::{ControlFlow, Range};
+use core::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use nearjoin_kernels as kernels;
 use rayon::prelude::*;
 
 use super::batches::{self, MARGIN};
-use super::device::{Array, Stage};
+use super::device::{Array, Stage, values};
 use super::driver::{Args, Fault};
 use super::epsilon::{Counters, GpuJoin, Mode};
 use super::job::{Job, Pattern};
-use super::ring::{Landed, Ring, copy};
+use super::ring::{Landed, Landing, Piece, Ring};
 use super::sort::{running_sums, sort_by_key};
 use super::tuning::Gathering;
 use crate::error::{Error, Result};
 use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Work};
+use crate::memory::{Buffer, as_atomic};
 use crate::monitor::Phase;
 use crate::scalar::Scalar;
 
@@ -41,17 +44,21 @@ const SORT_THREADS: u32 = 128;
 /// Bytes of the smallest batch that is tried before memory is said to be short.
 const LEAST: u64 = 1 << 20;
 
+/// Bytes of offsets up to which they stay in pinned memory.
+const PINNED_OFFSETS: usize = 64 << 20;
+
 /// Rows whose offsets are known.
 pub(super) struct Found<'a, T> {
     join: &'a GpuJoin<'a, T>,
     request: Request,
     stage: Stage,
     counters: Counters,
-    /// On the device, and on the host.
+    /// On the device.
     offsets: Array<u64>,
-    ends: Vec<u64>,
     /// The pairs, where they were listed.
     list: Option<List<T>>,
+    /// The rows that are wanted; the others are empty.
+    rows: Range<usize>,
 }
 
 /// Pairs on the device.
@@ -73,26 +80,28 @@ struct Batch<T> {
 }
 
 impl<T: Scalar> GpuJoin<'_, T> {
-    /// Counts all rows, or lists all pairs, and makes `offsets[1..]` the ends of all rows.
-    pub(super) fn find_rows(&self, request: Request, offsets: &mut [u64]) -> Result<Found<'_, T>> {
+    /// Counts all rows, or lists all pairs, and knows where each row begins.
+    pub(super) fn find_rows(&self, request: Request) -> Result<Found<'_, T>> {
         self.enter(Phase::Counting);
         self.check_cancelled()?;
         if self.setup.tuning.gathering == Gathering::Listed
-            && let Some(found) = self.list_rows(request, offsets)?
+            && let Some(found) = self.list_rows(request)?
         {
             return Ok(found);
         }
+        self.count_all_rows(request)
+    }
+
+    fn count_all_rows(&self, request: Request) -> Result<Found<'_, T>> {
         let stage = self.setup.device.stage(0);
         let counters = Counters::new(&stage)?;
         let degrees = self.count_rows(&stage, &counters, request.once)?;
-        self.found(request, stage, counters, &degrees, None, offsets)
+        self.found(request, stage, counters, &degrees, None)
     }
 
     /// Lists all pairs at once; none if they do not fit the memory.
-    fn list_rows(&self, request: Request, offsets: &mut [u64]) -> Result<Option<Found<'_, T>>> {
-        let sampled = self.sample(false)?;
-        let expected = sampled.iter().map(|(_, size)| *size as f64).sum::<f64>()
-            * (self.len() as f64 / sampled.len().max(1) as f64);
+    fn list_rows(&self, request: Request) -> Result<Option<Found<'_, T>>> {
+        let expected = self.estimate_pairs()?;
         let once = self.is_self() && (request.once || self.once() != Pattern::Each);
         let halved = if once { 0.5 } else { 1.0 };
         // A small sample may miss most of the pairs.
@@ -117,7 +126,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 continue;
             }
             let degrees = self.degrees_of(&stage, &list, once && !request.once)?;
-            return self.found(request, stage, counters, &degrees, Some(list), offsets).map(Some);
+            return self.found(request, stage, counters, &degrees, Some(list)).map(Some);
         }
         Ok(None)
     }
@@ -156,7 +165,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         job.list_distances = distances.as_ref().map_or(0, Array::address);
         job.capacity = capacity;
         self.run(stage, Mode::List, &job)?;
-        let [_, _, len] = counters.read(stage)?;
+        let [_, _, len, _] = counters.read(stage)?;
         self.record(|stats| stats.batches += 1);
         Ok(List { pairs, distances, len, mirror: once && !request.once })
     }
@@ -173,7 +182,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         Ok(degrees)
     }
 
-    /// Turns sizes of rows into offsets, and brings those to the host.
+    /// Turns sizes of rows into offsets.
     fn found(
         &self,
         request: Request,
@@ -181,32 +190,97 @@ impl<T: Scalar> GpuJoin<'_, T> {
         counters: Counters,
         degrees: &Array<u32>,
         list: Option<List<T>>,
-        offsets: &mut [u64],
     ) -> Result<Found<'_, T>> {
-        let rows = self.len();
-        let on_device = stage.array::<u64>(rows + 1)?;
-        running_sums::<u64>(&stage, degrees.address(), rows, on_device.address())?;
-        self.land(&stage, on_device.address(), offsets)?;
-        self.check_cancelled()?;
-        let mut ends = Vec::new();
-        ends.try_reserve_exact(offsets.len())
-            .map_err(|_| Error::OutOfMemory { bytes: 8 * offsets.len() })?;
-        ends.extend_from_slice(offsets);
-        let found = Found { join: self, request, stage, counters, offsets: on_device, ends, list };
-        Ok(found)
+        let offsets = stage.array::<u64>(self.len() + 1)?;
+        running_sums::<u64>(&stage, degrees.address(), self.len(), offsets.address())?;
+        let rows = 0..self.len();
+        Ok(Found { join: self, request, stage, counters, offsets, list, rows })
     }
 
     /// Hands out all rows, some at a time, on this thread.
     pub(super) fn hand_out(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
-        let mut offsets = vec![0u64; self.len() + 1];
-        let found = self.find_rows(request, &mut offsets)?;
-        found.emit(emit)
+        self.enter(Phase::Counting);
+        self.check_cancelled()?;
+        if self.setup.tuning.gathering == Gathering::Counted {
+            return Ok(self.count_all_rows(request)?.hand_out(emit)?.0);
+        }
+        match self.list_rows(request)? {
+            Some(found) => Ok(found.hand_out(emit)?.0),
+            None => self.hand_out_lists(request, emit),
+        }
+    }
+
+    /// Lists the pairs of some rows after the other: of as many as are expected to have pairs
+    /// that fit. Where they do not, half as many rows are tried.
+    fn hand_out_lists(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let most = (self.setup.tuning.list_bytes / self.list_bytes(request)).max(1);
+        let estimate = self.setup.tuning.estimate;
+        let expected = |(row, size): (usize, u64)| (row, (size as f64 * estimate) as u64);
+        let sampled: Vec<_> = self.sample_rows()?.into_iter().map(expected).collect();
+        let mut waiting = batches::by_sample(&sampled, self.len(), most);
+        waiting.reverse();
+        let mut total = Work::default();
+        while let Some(rows) = waiting.pop() {
+            self.check_cancelled()?;
+            let stage = self.setup.device.stage(0);
+            let counters = Counters::new(&stage)?;
+            let queries = self.queries_of(&stage, core::slice::from_ref(&rows))?;
+            let queries =
+                queries.as_ref().map(|all| (all.address() + 4 * rows.start as u64, rows.len()));
+            // One row must fit, if it can be had at all.
+            let room = if rows.len() == 1 { self.right_len() as u64 } else { most };
+            let list = match self.list(&stage, &counters, request, request.once, room, queries) {
+                Err(Error::Device { .. }) if rows.len() > 1 => None,
+                list => Some(list?).filter(|list| list.len <= room),
+            };
+            let Some(list) = list else {
+                let middle = rows.start + rows.len() / 2;
+                waiting.extend([middle..rows.end, rows.start..middle]);
+                self.record(|stats| stats.splits += 1);
+                continue;
+            };
+            let degrees = self.degrees_of(&stage, &list, false)?;
+            let mut found = self.found(request, stage, counters, &degrees, Some(list))?;
+            found.rows = rows;
+            let (work, flow) = found.hand_out(emit)?;
+            total += work;
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// The queries in the order of batches, and of the index within each; none where there is
+    /// only one batch. Batches are ranges of rows and every row is a query, so those of rows
+    /// a..b stand at a..b.
+    fn queries_of(&self, stage: &Stage, cuts: &[Range<usize>]) -> Result<Option<Array<u32>>> {
+        if cuts.len() == 1 && cuts[0].len() == self.len() {
+            return Ok(None);
+        }
+        // Rows before the first batch, and behind the last, stand there too.
+        let mut ends: Vec<u32> = cuts.iter().map(|rows| rows.end as u32).collect();
+        ends.extend(cuts.first().map(|first| first.start as u32).filter(|&start| start > 0));
+        ends.sort_unstable();
+        let on_device = stage.copy_of(&ends)?;
+        let keys = stage.array::<u32>(self.len())?;
+        let args = Args::new().u64(self.job().left_rows).u64(self.len() as u64);
+        let args = args.u64(on_device.address()).u32(ends.len() as u32).u64(keys.address());
+        stage.launch(kernels::rows(T::NAME), "query_batches", self.len() as u64, args)?;
+        let bits = u32::BITS - (ends.len() as u32).leading_zeros();
+        Ok(Some(sort_by_key(stage, keys, None, bits)?.values))
     }
 }
 
 impl<T: Scalar> Found<'_, T> {
-    fn total(&self) -> u64 {
-        self.ends[self.ends.len() - 1]
+    /// Brings the offsets of all rows to the host.
+    pub(super) fn land_offsets(&self, offsets: &mut [u64]) -> Result<()> {
+        let to = as_atomic(offsets);
+        self.join.land(&self.stage, self.offsets.address(), to.len(), |start, from: &[u64]| {
+            let to = &to[start..start + from.len()];
+            to.iter().zip(from).for_each(|(to, &offset)| to.store(offset, Relaxed));
+        })?;
+        self.join.check_cancelled()
     }
 
     fn pair_bytes(&self) -> u64 {
@@ -217,19 +291,19 @@ impl<T: Scalar> Found<'_, T> {
     /// made. `deliver` submits its copies to the batch's stream before it returns.
     fn batches(
         &self,
+        ends: &[u64],
         deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let join = self.join;
         if self.list.is_some() {
-            let batch = self.spread_list()?;
-            deliver(&batch, self.stage.stream)?;
-            return Ok(());
+            let batch = self.spread_list(total(ends) as usize)?;
+            return deliver(&batch, self.stage.stream).map(|_| ());
         }
-        let mut bytes = join.setup.tuning.batch_bytes(self.total() * self.pair_bytes());
+        let mut bytes = join.setup.tuning.batch_bytes(total(ends) * self.pair_bytes());
         // What has been delivered stays so: batches of another size begin behind it.
         let mut done = 0;
         while done < join.len() {
-            match self.counted_batches(bytes, &mut done, deliver) {
+            match self.counted_batches(ends, bytes, &mut done, deliver) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(Broken::Memory(_)) if bytes > LEAST => {
@@ -246,15 +320,16 @@ impl<T: Scalar> Found<'_, T> {
     /// Rows from `done` on, in batches of about `bytes`.
     fn counted_batches(
         &self,
+        ends: &[u64],
         bytes: u64,
         done: &mut usize,
         deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
     ) -> core::result::Result<ControlFlow<()>, Broken> {
         let join = self.join;
         let first = *done;
-        let mut cuts = batches::by_offsets(&self.ends[first..], bytes / self.pair_bytes());
+        let mut cuts = batches::by_offsets(&ends[first..], bytes / self.pair_bytes());
         cuts.iter_mut().for_each(|rows| *rows = rows.start + first..rows.end + first);
-        let largest = cuts.iter().map(|rows| self.ends[rows.end] - self.ends[rows.start]).max();
+        let largest = cuts.iter().map(|rows| ends[rows.end] - ends[rows.start]).max();
         let largest = largest.unwrap_or(0) as usize;
         // The memory of a batch is used again by the third after it, in the same stream.
         let streams = STREAMS.min(cuts.len());
@@ -268,11 +343,11 @@ impl<T: Scalar> Found<'_, T> {
             };
             memory.push(Some((ids, distances)));
         }
-        let queries = self.queries_of(&cuts).map_err(Broken::from)?;
+        let queries = join.queries_of(&self.stage, &cuts)?;
         self.stage.driver.synchronize(self.stage.stream).map_err(Broken::from)?;
         let fill = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
             let rows = cuts[number].clone();
-            let base = self.ends[rows.start];
+            let base = ends[rows.start];
             let batch = Batch { rows, base, ids: memory.0, distances: memory.1 };
             self.fill(&stages[number % streams], &batch, queries.as_ref().map(Array::address))?;
             Ok::<_, Error>(batch)
@@ -297,29 +372,6 @@ impl<T: Scalar> Found<'_, T> {
             }
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// The queries in the order of batches, and of the index within each; none where there is
-    /// only one batch. Batches are ranges of rows and every row is a query, so those of rows
-    /// a..b stand at a..b.
-    fn queries_of(&self, cuts: &[Range<usize>]) -> Result<Option<Array<u32>>> {
-        let join = self.join;
-        if cuts.len() == 1 && cuts[0].len() == join.len() {
-            return Ok(None);
-        }
-        let mut ends: Vec<u32> = cuts.iter().map(|rows| rows.end as u32).collect();
-        if let Some(first) = cuts.first().filter(|first| first.start > 0) {
-            // Rows that are done come first.
-            ends.insert(0, first.start as u32);
-        }
-        let stage = &self.stage;
-        let on_device = stage.copy_of(&ends)?;
-        let keys = stage.array::<u32>(join.len())?;
-        let args = Args::new().u64(join.job().left_rows).u64(join.len() as u64);
-        let args = args.u64(on_device.address()).u32(ends.len() as u32).u64(keys.address());
-        stage.launch(kernels::rows(T::NAME), "query_batches", join.len() as u64, args)?;
-        let bits = u32::BITS - (ends.len() as u32).leading_zeros();
-        Ok(Some(sort_by_key(stage, keys, None, bits)?.values))
     }
 
     fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<u64>) -> Result<()> {
@@ -347,15 +399,14 @@ impl<T: Scalar> Found<'_, T> {
     }
 
     /// Spreads the list over the rows.
-    fn spread_list(&self) -> Result<Batch<T>> {
+    fn spread_list(&self, total: usize) -> Result<Batch<T>> {
         let (join, stage) = (self.join, &self.stage);
-        let total = self.total() as usize;
         let ids = stage.array::<u32>(total)?;
         let distances = match self.request.distances {
             true => Some(stage.array::<T>(total)?),
             false => None,
         };
-        let batch = Batch { rows: 0..join.len(), base: 0, ids, distances };
+        let batch = Batch { rows: self.rows.clone(), base: 0, ids, distances };
         let Some(list) = &self.list else { return Ok(batch) };
         let cursors = stage.array::<u64>(join.len() + 1)?;
         let to = |args: Args| {
@@ -391,27 +442,46 @@ impl<T: Scalar> Found<'_, T> {
     }
 
     /// What was done, all passes together.
-    fn work(&self) -> Result<Work> {
-        let [tests, ..] = self.counters.read(&self.stage)?;
+    fn work(&self, pairs: u64) -> Result<Work> {
+        let [tests, _, _, taken] = self.counters.read(&self.stage)?;
         if let Some(monitor) = self.join.setup.monitor {
-            monitor.add(0, self.total());
+            monitor.add(0, pairs);
         }
-        Ok(Work { pairs: self.total(), tests, taken: 0 })
+        Ok(Work { pairs, tests, taken })
+    }
+
+    /// Hands out all rows, and says whether there should be more.
+    fn hand_out(&self, emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
+        let (join, stage) = (self.join, &self.stage);
+        let bytes = 8 * (join.len() + 1);
+        if bytes > PINNED_OFFSETS {
+            let mut offsets = Buffer::zeroed(join.len() + 1)?;
+            self.land_offsets(&mut offsets)?;
+            return self.emit(&offsets, emit);
+        }
+        // Straight into memory that is kept from join to join: fresh memory would take longer
+        // to get than the join.
+        let host = stage.driver.pin(bytes)?;
+        let host = stage.driver.copy_out(stage.stream, self.offsets.address(), host, bytes)?;
+        let host = host.wait()?;
+        join.record(|stats| stats.bytes_out += bytes as u64);
+        self.emit(values(&*host, 0, bytes), emit)
     }
 
     /// Hands out rows as they land, in blocks of whole rows.
-    fn emit(&self, emit: &Emit<'_, T>) -> Result<Work> {
+    fn emit(&self, ends: &[u64], emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
         let (join, request) = (self.join, self.request);
         join.enter(Phase::Joining);
-        let chunk = join.chunk(self.total() * self.pair_bytes()) as u64 / self.pair_bytes();
+        let chunk = join.chunk(total(ends) * self.pair_bytes()) as u64 / self.pair_bytes();
         let mut ring = Ring::new(&*join.setup.device.driver);
         let mut queries: Vec<u32> = Vec::new();
-        let mut stopped = false;
+        let began = Instant::now();
+        let stopped = Cell::new(false);
         let mut land = |rows: Range<usize>, mut landed: Landed| -> Result<()> {
-            if stopped {
+            if stopped.get() {
                 return Ok(());
             }
-            let offsets = &self.ends[rows.start..=rows.end];
+            let offsets = &ends[rows.start..=rows.end];
             let pairs = (offsets[rows.len()] - offsets[0]) as usize;
             if request.sorted {
                 let (ids, distances) = landed.split_at_mut(1);
@@ -421,7 +491,7 @@ impl<T: Scalar> Found<'_, T> {
                     .map(|host| T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()]));
                 sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
             }
-            let ids = super::device::values::<u32>(&*landed[0], 0, 4 * pairs);
+            let ids = values::<u32>(&*landed[0], 0, 4 * pairs);
             let distances =
                 landed.get(1).map(|host| T::from_bytes(&host.bytes()[..pairs * size_of::<T>()]));
             queries.clear();
@@ -433,13 +503,13 @@ impl<T: Scalar> Found<'_, T> {
                 distances: distances.map(|values| Lists::Flat { offsets, values }),
                 ahead: &[],
             });
-            stopped = flow.is_break();
+            stopped.set(flow.is_break());
             Ok(())
         };
-        self.batches(&mut |batch, stream| {
-            for rows in batches::by_offsets(&self.ends[batch.rows.start..=batch.rows.end], chunk) {
+        self.batches(ends, &mut |batch, stream| {
+            for rows in batches::by_offsets(&ends[batch.rows.start..=batch.rows.end], chunk) {
                 let rows = rows.start + batch.rows.start..rows.end + batch.rows.start;
-                let (start, end) = (self.ends[rows.start], self.ends[rows.end]);
+                let (start, end) = (ends[rows.start], ends[rows.end]);
                 let piece = |address: u64, size: usize| {
                     let size = size as u64;
                     (address + (start - batch.base) * size, ((end - start) * size) as usize)
@@ -450,68 +520,90 @@ impl<T: Scalar> Found<'_, T> {
                 }
                 ring.send(stream, &pieces, rows, &mut land)?;
                 join.check_cancelled()?;
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        ring.drain(&mut land)?;
-        let bytes = ring.bytes;
-        join.record(|stats| stats.bytes_out += bytes);
-        self.work()
-    }
-}
-
-impl<T: Scalar> LaidOut<T> for Found<'_, T> {
-    fn write(self: Box<Self>, ids: &mut [u32], mut distances: Option<&mut [T]>) -> Result<Work> {
-        let join = self.join;
-        join.enter(Phase::Joining);
-        let began = Instant::now();
-        let chunk = join.chunk(self.total() * self.pair_bytes());
-        let pool = join.setup.pool;
-        let mut ring = Ring::new(&*join.setup.device.driver);
-        let mut land = |(start, len, is_ids): (usize, usize, bool), landed: Landed| -> Result<()> {
-            let bytes = landed[0].bytes();
-            pool.install(|| match (is_ids, &mut distances) {
-                (true, _) => copy(
-                    &mut ids[start..start + len],
-                    bytemuck::cast_slice(&bytes[..len * size_of::<u32>()]),
-                ),
-                (false, Some(distances)) => copy(
-                    &mut distances[start..start + len],
-                    T::from_bytes(&bytes[..len * size_of::<T>()]),
-                ),
-                (false, None) => {}
-            });
-            Ok(())
-        };
-        self.batches(&mut |batch, stream| {
-            let first = batch.base as usize;
-            let len = (self.ends[batch.rows.end] - batch.base) as usize;
-            let arrays = [
-                Some((batch.ids.address(), size_of::<u32>(), true)),
-                batch.distances.as_ref().map(|array| (array.address(), size_of::<T>(), false)),
-            ];
-            for (address, size, is_ids) in arrays.into_iter().flatten() {
-                let most = (chunk / size).max(1);
-                for start in (0..len).step_by(most) {
-                    let here = most.min(len - start);
-                    let piece = (address + (start * size) as u64, here * size);
-                    ring.send(stream, &[piece], (first + start, here, is_ids), &mut land)?;
-                    join.check_cancelled()?;
+                if stopped.get() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
             Ok(ControlFlow::Continue(()))
         })?;
         ring.drain(&mut land)?;
         let bytes = ring.bytes;
+        join.record(|stats| {
+            stats.bytes_out += bytes;
+            stats.delivery_seconds += began.elapsed().as_secs_f64();
+        });
+        let flow = if stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        Ok((self.work(total(ends))?, flow))
+    }
+}
+
+impl<T: Scalar> LaidOut<T> for Found<'_, T> {
+    fn write(
+        self: Box<Self>,
+        ends: &[u64],
+        ids: &mut [u32],
+        mut distances: Option<&mut [T]>,
+    ) -> Result<Work> {
+        let join = self.join;
+        join.enter(Phase::Joining);
+        let began = Instant::now();
+        let chunk = join.chunk(total(ends) * self.pair_bytes());
+        let driver = &*join.setup.device.driver;
+        let pool = join.setup.pool;
+        let bytes = {
+            // Batches come in the order of the rows: what is left of both arrays.
+            let mut ids_left = &mut ids[..];
+            let mut distances_left = distances.as_deref_mut().unwrap_or_default();
+            Landing::run(pool.threads(), |landing| {
+                self.batches(ends, &mut |batch, stream| {
+                    let mut len = (ends[batch.rows.end] - batch.base) as usize;
+                    let mut at = batch.ids.address();
+                    let piece_of = |size: usize, len: usize| len.min((chunk / size).max(1));
+                    let mut rest = len;
+                    while rest > 0 {
+                        let here = piece_of(4, rest);
+                        let piece = Piece::Ids(take(&mut ids_left, here));
+                        landing.send(driver, stream, at, piece)?;
+                        (at, rest) = (at + 4 * here as u64, rest - here);
+                        join.check_cancelled()?;
+                    }
+                    let Some(array) = &batch.distances else {
+                        return Ok(ControlFlow::Continue(()));
+                    };
+                    let size = size_of::<T>();
+                    let mut at = array.address();
+                    while len > 0 {
+                        let here = piece_of(size, len);
+                        let piece = Piece::Distances(take(&mut distances_left, here));
+                        landing.send(driver, stream, at, piece)?;
+                        (at, len) = (at + (size * here) as u64, len - here);
+                        join.check_cancelled()?;
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+            })?
+        };
         if self.request.sorted {
-            pool.install(|| sort_long_rows(&self.ends, ids, distances));
+            pool.install(|| sort_long_rows(ends, ids, distances));
         }
         join.record(|stats| {
             stats.bytes_out += bytes;
             stats.delivery_seconds = began.elapsed().as_secs_f64();
         });
-        self.work()
+        self.work(total(ends))
     }
+}
+
+/// Elements of all rows.
+fn total(ends: &[u64]) -> u64 {
+    ends[ends.len() - 1]
+}
+
+/// The first `len` of what is left.
+fn take<'a, V>(left: &mut &'a mut [V], len: usize) -> &'a mut [V] {
+    let (first, rest) = core::mem::take(left).split_at_mut(len);
+    *left = rest;
+    first
 }
 
 /// Sorts the rows that the device has left.

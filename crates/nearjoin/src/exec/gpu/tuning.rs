@@ -32,6 +32,10 @@ pub(crate) struct Tuning {
     /// Not `Auto`.
     pub(crate) schedule: Schedule,
     pub(crate) gathering: Gathering,
+    /// Whether every 32 points in index order have a box.
+    pub(crate) boxes: bool,
+    /// How much larger the box of queries that look together may be than that of one.
+    pub(crate) loose: f64,
     /// Bytes that cross the bus at a time, if that was asked for.
     pub(crate) chunk: Option<usize>,
     /// Bytes of the device that a batch may take, three of which exist at a time.
@@ -53,11 +57,12 @@ impl Tuning {
     /// Bytes that cross the bus at a time, for a result of `total` bytes, and the seconds that
     /// it will take; `kept` bytes of host memory are pinned already.
     pub(super) fn chunk(&self, total: u64, kept: u64) -> (usize, f64) {
-        let sizes: [u64; 6] = core::array::from_fn(|k| 1 << (20 + k));
+        // Up to 8 MiB: larger ones would not all be kept for the next join.
+        let sizes: [u64; 4] = core::array::from_fn(|k| 1 << (20 + k));
         let model = BatchModel::of_the_bus(total);
         let chunk = match self.chunk {
             Some(bytes) => bytes.max(64) as u64,
-            None => model.best(total, kept, &sizes).unwrap_or(sizes[4]),
+            None => model.best(total, kept, &sizes).unwrap_or(sizes[3]),
         };
         (chunk as usize, model.seconds(total, chunk, kept))
     }

@@ -20,6 +20,8 @@ use cudarc::driver::sys::{CUctx_st, CUevent_st, CUstream_flags, CUstream_st};
 use self::api::{Api, Refusal, call};
 use self::cache::Cache;
 use self::kernel::Kernels;
+use nearjoin_kernels::Module;
+
 use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, STREAMS, Transfer};
 
 mod api;
@@ -218,6 +220,14 @@ impl Driver for Cuda {
         // SAFETY: what lies at the address is the device's, which looks after itself; the
         // stream is never destroyed.
         Ok(unsafe { call!(self.0.api, cuMemsetD32Async(address, word, words, stream)) }?)
+    }
+
+    fn kept_host_memory(&self) -> u64 {
+        lock(&self.0.kept_pinned).bytes() as u64
+    }
+
+    fn prepare(&self, modules: &[&'static Module]) {
+        self.0.prepare(modules);
     }
 
     fn launch(
