@@ -61,6 +61,10 @@ template <int MODE, class L> struct Scan {
 #endif
     u32 position, id, row;
     bool active;
+    // The last position of all queries that look together.
+    u32 last;
+    // What a distance must not exceed: of lanes without a query, nothing is that near.
+    L bound;
     // Lane l tests every `parts`-th candidate, from `part` on, for query l % (32 / parts).
     u32 parts, part;
     u32 count;
@@ -96,7 +100,11 @@ template <int MODE, class L> struct Scan {
                 if (MODE != COUNT) shared.ids[lane()] = job.right_ids[base + lane()];
             }
             __syncwarp();
-            if (parts == 1) {
+            if (MODE == COUNT && sizeof(L) == sizeof(Scalar) && parts == 1 &&
+                (job.pattern != LATER || base > last)) {
+#pragma unroll 8
+                for (u32 c = 0; c < here; c++) count += accumulated(c) <= bound;
+            } else if (parts == 1) {
 #pragma unroll 4
                 for (u32 c = 0; c < here; c++) test(c, base + c, true);
             } else {
@@ -178,12 +186,18 @@ template <int MODE, class L> struct Scan {
         return true;
     }
 
-    // Candidate `c` of the tile, which is at `at` on the right.
-    __device__ __forceinline__ void test(u32 c, u32 at, bool valid) {
+    // The accumulated distance of candidate `c` of the tile.
+    __device__ __forceinline__ L accumulated(u32 c) const {
         Point<L> candidate = Point<L>::at(shared.tile, c);
         L acc = 0;
 #pragma unroll
         for (u32 j = 0; j < DIM; j++) acc = step(acc, query[j], candidate[j]);
+        return acc;
+    }
+
+    // Candidate `c` of the tile, which is at `at` on the right.
+    __device__ __forceinline__ void test(u32 c, u32 at, bool valid) {
+        L acc = accumulated(c);
         bool match;
         if (sizeof(L) == sizeof(Scalar)) {
             match = acc <= (L)job.bound;
@@ -310,6 +324,7 @@ template <int MODE, class L> struct Group {
         u32 actives = __ballot_sync(ALL, some);
         if (actives == 0) return;
         scan.active = some;
+        scan.bound = some ? (L)job.bound : L(-1);
         scan.position = __shfl_sync(ALL, position, source);
         scan.parts = WARP / queries;
         scan.part = lane() / queries;
@@ -323,6 +338,7 @@ template <int MODE, class L> struct Group {
                                   scan.position);
 #endif
         // Positions ascend from lane to lane.
+        scan.last = __shfl_sync(ALL, position, from + queries - 1);
         u32 floor = job.pattern == LATER ? __shfl_sync(ALL, position, from) : 0;
         u64 before = scan.tested;
         find(job, scan.shared.search, floor, scan);

@@ -35,7 +35,7 @@ const MANY_TESTS: f64 = 64.0;
 /// Neighbours a point from which on boxes of 32 points pay.
 const CROWDED: f64 = 48.0;
 /// How much larger the box of queries that look together may be than that of one.
-const LOOSE: f64 = 8.0;
+const LOOSE: f64 = 16.0;
 
 /// How a GPU will do it.
 pub(super) struct GpuPlan {

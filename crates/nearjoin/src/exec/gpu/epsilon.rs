@@ -26,9 +26,10 @@ use crate::stats::GpuStats;
 
 /// The queries of a unit of the cell-cooperative kernels: those of a warp.
 const WARP: u64 = 32;
-/// Distance tests of one launch, at about which another one begins: some tens of milliseconds,
-/// so that a join can be watched and stopped.
-const LAUNCH: f64 = 2e10;
+/// Distance tests of one launch, at about which another one begins: some tenths of a second of a
+/// large GPU, so that a join can be watched and stopped. More launches would leave more of the
+/// device idle, while the last warps of each are busy.
+const LAUNCH: f64 = 4e11;
 /// Bytes of the pieces in which arrays of counts and offsets cross the bus.
 const ARRAY_CHUNK: usize = 8 << 20;
 

@@ -68,10 +68,11 @@ impl Tuning {
     }
 
     /// The size of batches for a result of `total` bytes: enough of them that the first is
-    /// soon on the bus, and not so many that queries of a batch are far from each other.
+    /// soon on the bus, and not so many that queries of a batch are far from each other. A
+    /// result that is on the bus for milliseconds only is one batch.
     pub(super) fn batch_bytes(&self, total: u64) -> u64 {
-        const LEAST: u64 = 32 << 20;
-        const BATCHES: u64 = 8;
+        const LEAST: u64 = 256 << 20;
+        const BATCHES: u64 = 4;
         self.batch.unwrap_or((total / BATCHES).max(LEAST)).min(self.most_batch).max(4)
     }
 }
