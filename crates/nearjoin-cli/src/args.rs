@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use nearjoin::{Device, Metric, Strategy};
+use nearjoin::{Cooperation, Device, DuplicateRemoval, Metric, Schedule, Strategy};
 
 use crate::options::{Bytes, Number};
 
@@ -83,6 +83,7 @@ Examples:
   nearjoin within points.npy --eps 0.5 -o graph.npz        # CSR arrays for scipy
   nearjoin within points.npy --eps 0.5 --count
   nearjoin within points.npy --eps 0.5 --explain           # the plan, without running it
+  nearjoin within points.npy --eps 0.5 --device gpu -o pairs.parquet
   cat points.csv | nearjoin within - --eps 0.5 --half --sorted
 
 Without -o the pairs go to standard output as CSV. A file appears under its name only when it
@@ -152,6 +153,18 @@ pub(crate) struct Within {
         help_heading = "Engine"
     )]
     pub(crate) strategy: Strategy,
+    /// How counts, and pairs that are listed once, of one set avoid testing a pair twice;
+    /// linear-coord is for the GPU
+    #[arg(
+        long,
+        default_value = "lid-unicomp",
+        value_name = "NAME",
+        value_parser = named(DuplicateRemoval::ALL),
+        help_heading = "Engine"
+    )]
+    pub(crate) duplicate_removal: DuplicateRemoval,
+    #[command(flatten)]
+    pub(crate) gpu: Gpu,
     #[command(flatten)]
     pub(crate) telling: Telling,
 }
@@ -381,7 +394,8 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
-    /// Where to run; this version has no GPU engine
+    /// Where to run: auto takes the GPU for large joins within ε where there is one; knn runs on
+    /// the CPU
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = named(Device::ALL))]
     pub(crate) device: Device,
     /// How distances are measured
@@ -394,6 +408,34 @@ pub(crate) struct Engine {
     /// [default: four fifths of what is free]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<Bytes>,
+}
+
+/// How a GPU goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "GPU (speed only: the answer never depends on these)")]
+pub(crate) struct Gpu {
+    /// How threads share the work [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = named(Cooperation::ALL))]
+    pub(crate) cooperation: Option<Cooperation>,
+    /// Threads to a query, with --cooperation thread [default: 1]
+    #[arg(long, value_name = "N", value_parser = powers_of_two())]
+    pub(crate) threads_per_query: Option<usize>,
+    /// In which order work is taken [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = named(Schedule::ALL))]
+    pub(crate) schedule: Option<Schedule>,
+    /// Bytes of the result that are made at a time, as in 64MiB [default: an eighth of it, as far
+    /// as there is room]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) batch_size: Option<Bytes>,
+    /// Memory of the GPU to use, as in 8GiB; points that do not fit are joined in parts
+    /// [default: nine tenths of what is free]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) gpu_memory: Option<Bytes>,
+}
+
+/// As many threads as divide a warp.
+fn powers_of_two() -> impl TypedValueParser<Value = usize> {
+    PossibleValuesParser::new(["1", "2", "4", "8", "16", "32"]).try_map(|text| text.parse())
 }
 
 #[derive(Debug, Args)]
@@ -444,6 +486,30 @@ mod tests {
         assert!(!parse("nearjoin within a.npy --eps 1 --strategy tree"));
         assert!(parse("nearjoin knn a.npy -k 1 --strategy tree"));
         assert!(!parse("nearjoin knn a.npy -k 1 --strategy ego"));
+    }
+
+    #[test]
+    fn options_of_the_gpu_are_for_joins_that_it_has() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.command);
+        let all = "nearjoin within a.npy --eps 1 --device gpu --cooperation thread \
+                   --threads-per-query 8 --schedule work-queue --batch-size 64MiB --gpu-memory 8GB";
+        let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Ok(Command::Within(args)) = parse(&all) else { panic!("{all}") };
+        let gpu = Gpu {
+            cooperation: Some(Cooperation::Thread),
+            threads_per_query: Some(8),
+            schedule: Some(Schedule::WorkQueue),
+            batch_size: Some(Bytes(64 << 20)),
+            gpu_memory: Some(Bytes(8_000_000_000)),
+        };
+        assert_eq!((args.engine.device, args.gpu), (Device::Gpu, gpu));
+        let Ok(Command::Within(args)) = parse("nearjoin within a.npy --eps 1") else { panic!() };
+        assert_eq!((args.engine.device, args.gpu), (Device::Auto, Gpu::default()));
+        assert!(parse("nearjoin within a.npy --eps 1 --threads-per-query 3").is_err());
+        assert!(parse("nearjoin within a.npy --eps 1 --schedule fifo").is_err());
+        assert!(parse("nearjoin within a.npy --eps 1 --duplicate-removal linear-coord").is_ok());
+        assert!(parse("nearjoin knn a.npy -k 1 --device gpu").is_ok());
+        assert!(parse("nearjoin knn a.npy -k 1 --schedule work-queue").is_err());
     }
 
     #[test]

@@ -71,9 +71,9 @@ impl From<nearjoin::Error> for Failure {
                 number::bytes(needed),
                 number::bytes(limit)
             )),
-            nearjoin::Error::Epsilon { .. } | nearjoin::Error::Option { .. } => {
-                Failure::Usage(error.to_string())
-            }
+            nearjoin::Error::Epsilon { .. }
+            | nearjoin::Error::Option { .. }
+            | nearjoin::Error::Strategy { .. } => Failure::Usage(error.to_string()),
             _ => Failure::Failed(error.to_string()),
         }
     }

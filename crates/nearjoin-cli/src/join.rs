@@ -54,6 +54,7 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 /// Arguments that make no sense together, which their definitions cannot say.
 fn check(asked: &Asked<'_>, output: &Output) -> Result {
     asked.question.check_output(asked.output)?;
+    asked.check_device()?;
     let to_stdout = asked.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && output.is_stdout() {
         return Err(Failure::usage(

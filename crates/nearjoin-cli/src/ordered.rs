@@ -53,7 +53,7 @@ impl<T: Held> Job<'_, T> {
         for (number, part) in parts.iter().enumerate() {
             self.board.joining(1, Some((number + 1, parts.len())));
             let left = self.left.rows(part.clone());
-            let plan = self.planner.plan_part(&left, &right, is_self)?;
+            let plan = self.planner.plan_part(&left, &right, is_self, plan.device())?;
             let rows = self.rows(&plan, &mut outcome)?;
             self.write(&mut writer, part.start as u32, rows, keep, &mut outcome)?;
         }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use nearjoin::sink::{Block, Callback, Count, Degrees};
-use nearjoin::{Points, Stats};
+use nearjoin::{GpuStats, Points, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 
@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) written: Option<write::Written>,
     /// What was noted of each left point.
     pub(crate) tally: Option<Tally>,
+    /// What a GPU did, over all passes and parts.
+    pub(crate) gpu: Option<GpuStats>,
 }
 
 impl Outcome {
@@ -67,6 +69,19 @@ impl Outcome {
         self.index_bytes = self.index_bytes.max(stats.index_bytes);
         self.index += stats.index.as_secs_f64();
         self.join += stats.execute.as_secs_f64();
+        let Some(gpu) = &stats.gpu else { return };
+        let all = self.gpu.get_or_insert_with(|| GpuStats::default());
+        // How it worked is the same in every pass; what it did adds up.
+        let GpuStats { partitions, batches, splits, bytes_in, bytes_out, .. } = *all;
+        let (predicted, delivery) = (all.predicted_seconds, all.delivery_seconds);
+        *all = gpu.clone();
+        all.partitions = gpu.partitions.max(partitions).max(1);
+        all.batches += batches;
+        all.splits += splits;
+        all.bytes_in += bytes_in;
+        all.bytes_out += bytes_out;
+        all.predicted_seconds += predicted;
+        all.delivery_seconds += delivery;
     }
 }
 
@@ -96,7 +111,8 @@ impl<'a, T: Held> Job<'a, T> {
         let pairs = match plan {
             Planned::Within(plan) if !self.tally => {
                 let mut count = Count::new();
-                self.board.joining(if self.right.is_none() { 2 } else { 1 }, None);
+                let once = self.right.is_none() && self.planner.counts_once();
+                self.board.joining(if once { 2 } else { 1 }, None);
                 outcome.add(&plan.run(&mut count)?);
                 count.pairs()
             }

@@ -1,6 +1,6 @@
 //! The page of `--report`: what is known of a run, as a report wants it.
 
-use nearjoin::{Metric, Points, Strategy};
+use nearjoin::{Cooperation, Device, GpuStats, Metric, Points, Strategy};
 use nearjoin_io::Loaded;
 
 use crate::join::Run;
@@ -86,7 +86,7 @@ pub(crate) fn page<T: Held>(
         program: concat!("nearjoin ", env!("CARGO_PKG_VERSION")),
         date: &system::today(),
         command: &system::command_line(),
-        asked: &asked(run),
+        asked: &asked(run, plan),
         plan: report::Plan {
             strategy: &chosen,
             reason: match (strategy, question) {
@@ -101,7 +101,8 @@ pub(crate) fn page<T: Held>(
             expected_pairs,
             pairs: outcome.pairs,
             memory: report::Memory {
-                index: outcome.index_bytes,
+                // That of a GPU is not in this memory.
+                index: if outcome.gpu.is_some() { 0 } else { outcome.index_bytes },
                 result: outcome.written.map_or(0, |written| written.bytes),
                 peak: system::peak_memory(),
                 limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
@@ -114,7 +115,7 @@ pub(crate) fn page<T: Held>(
     })
 }
 
-fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
+fn asked<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> Vec<(&'static str, String)> {
     let Asked { question, include_self, sorted, strategy, engine, .. } = run.asked;
     let mut asked = vec![];
     match &run.sides.right {
@@ -142,7 +143,12 @@ fn asked(run: &Run<'_>) -> Vec<(&'static str, String)> {
     if !pairs.is_empty() {
         asked.push(("Pairs", pairs.join(", ")));
     }
-    asked.push(("Device", engine.device.to_string()));
+    let device = match engine.device {
+        Device::Auto => format!("auto, which took the {}", plan.device()),
+        device => device.to_string(),
+    };
+    asked.push(("Device", device));
+    asked.extend(run.asked.gpu_arguments());
     asked.push(("Strategy", strategy.to_string()));
     if let Some(limit) = engine.memory_limit {
         asked.push(("Memory limit", number::bytes(limit.0)));
@@ -165,6 +171,7 @@ fn numbers<T: Held>(
     outcome: &Outcome,
 ) -> Vec<(&'static str, String)> {
     let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
+    let index = if outcome.gpu.is_some() { "Index, on the GPU" } else { "Index" };
     let mut numbers = vec![
         ("Pairs", number::count(outcome.pairs)),
         ("Pairs a second, while joining", per_second(outcome.pairs)),
@@ -173,8 +180,11 @@ fn numbers<T: Held>(
         ("Threads", plan.threads().to_string()),
         ("Instruction set", plan.simd().to_string()),
         ("Points in memory", number::bytes(run.sides.bytes())),
-        ("Index", number::bytes(outcome.index_bytes)),
+        (index, number::bytes(outcome.index_bytes)),
     ];
+    if let Some(gpu) = &outcome.gpu {
+        numbers.extend(on_gpu(gpu));
+    }
     if let Question::Within { .. } = run.asked.question {
         numbers.push(("Pairs taken without a test", number::count(outcome.pairs_taken)));
     }
@@ -188,6 +198,31 @@ fn numbers<T: Held>(
         numbers.push(("Memory at the peak", number::bytes(peak)));
     }
     numbers.push(("Seconds in all", format!("{:.3}", timeline.total())));
+    numbers
+}
+
+/// What a GPU did.
+fn on_gpu(gpu: &GpuStats) -> Vec<(&'static str, String)> {
+    let mut numbers = vec![
+        ("GPU", gpu.device.clone()),
+        ("Threads of the GPU cooperate by", gpu.cooperation.to_string()),
+    ];
+    if gpu.cooperation != Cooperation::Cell {
+        numbers.push(("Threads of the GPU to a query", gpu.threads_per_query.to_string()));
+    }
+    numbers.push(("Schedule of the GPU", gpu.schedule.to_string()));
+    if gpu.partitions > 1 {
+        numbers.push(("Parts that the points were cut into for it", gpu.partitions.to_string()));
+    }
+    numbers.push(("Batches of the GPU", format!("{}, {} made again", gpu.batches, gpu.splits)));
+    numbers.push(("To the GPU", number::bytes(gpu.bytes_in)));
+    numbers.push(("From the GPU", number::bytes(gpu.bytes_out)));
+    if gpu.delivery_seconds > 0.0 {
+        numbers.push((
+            "Rows on their way from the GPU",
+            format!("{:.3} s, {:.3} s predicted", gpu.delivery_seconds, gpu.predicted_seconds),
+        ));
+    }
     numbers
 }
 

@@ -4,8 +4,8 @@ use core::fmt;
 
 use nearjoin::sink::{KnnSink, Sink};
 use nearjoin::{
-    Device, EpsJoin, Estimate, KnnJoin, KnnPlan, Metric, Monitor, Plan, Points, SimdLevel, Stats,
-    Strategy,
+    Device, DuplicateRemoval, EpsJoin, Estimate, GpuOptions, KnnJoin, KnnPlan, Metric, Monitor,
+    Plan, Points, SimdLevel, Stats, Strategy,
 };
 
 use crate::failure::Result;
@@ -21,6 +21,8 @@ pub(crate) struct Planner {
     metric: Metric,
     device: Device,
     strategy: Strategy,
+    removal: DuplicateRemoval,
+    gpu: GpuOptions,
     threads: Option<usize>,
     memory_limit: Option<u64>,
     monitor: Monitor,
@@ -56,6 +58,8 @@ impl Planner {
             metric: engine.metric,
             device: engine.device,
             strategy: asked.strategy,
+            removal: asked.removal,
+            gpu: asked.gpu_options(),
             threads: engine.threads.map(|threads| threads.0 as usize),
             memory_limit: engine.memory_limit.map(|Bytes(limit)| limit - kept),
             monitor: monitor.clone(),
@@ -63,7 +67,12 @@ impl Planner {
     }
 
     fn within(&self, eps: f64) -> EpsJoin {
-        configured!(EpsJoin::new(eps), self)
+        configured!(EpsJoin::new(eps), self).duplicate_removal(self.removal).gpu(self.gpu.clone())
+    }
+
+    /// Whether counting one set meets each of its pairs once.
+    pub(crate) fn counts_once(&self) -> bool {
+        self.removal != DuplicateRemoval::None
     }
 
     fn nearest(&self, k: usize, max_distance: Option<f64>, pad: bool) -> KnnJoin {
@@ -111,13 +120,15 @@ impl Planner {
         planned.map_err(|error| self.question.refused(error))
     }
 
-    /// Plans a part of the left points with all right ones. Where that is a part of a self-join,
-    /// each point is found as its own neighbour, and one more than asked for.
+    /// Plans a part of the left points with all right ones, on the device that the whole was
+    /// planned for. Where that is a part of a self-join, each point is found as its own
+    /// neighbour, and one more than asked for.
     pub(crate) fn plan_part<'a, T: Held>(
         &self,
         part: &Points<'a, T>,
         right: &Points<'a, T>,
         is_self: bool,
+        device: Device,
     ) -> Result<Planned<'a, T>> {
         let question = match self.question {
             Question::Knn { k, max_distance, .. } => {
@@ -126,7 +137,7 @@ impl Planner {
             }
             within => within,
         };
-        Planner { question, ..self.clone() }.plan(part, Some(right))
+        Planner { question, device, ..self.clone() }.plan(part, Some(right))
     }
 }
 
@@ -151,6 +162,14 @@ impl<T: Held> Planned<'_, T> {
         either!(self, plan => plan.strategy())
     }
 
+    /// Where it will run.
+    pub(crate) fn device(&self) -> Device {
+        match self {
+            Planned::Within(plan) => plan.device(),
+            Planned::Knn(_) => Device::Cpu,
+        }
+    }
+
     pub(crate) fn simd(&self) -> SimdLevel {
         either!(self, plan => plan.simd())
     }
@@ -172,8 +191,12 @@ impl<T: Held> Planned<'_, T> {
         either!(self, plan => plan.index_shape())
     }
 
+    /// Bytes of this machine's memory that the index will take: none where it is on a GPU.
     pub(crate) fn index_bytes(&self) -> u64 {
-        either!(self, plan => plan.index_bytes())
+        match self.device() {
+            Device::Gpu => 0,
+            _ => either!(self, plan => plan.index_bytes()),
+        }
     }
 
     pub(crate) fn memory_limit(&self) -> u64 {

@@ -1,10 +1,15 @@
 //! What is asked of the points, whichever join answers it.
 
-use nearjoin::{Metric, Strategy};
+use nearjoin::{Cooperation, Device, DuplicateRemoval, GpuOptions, Metric, Strategy};
 use nearjoin_io::DType;
 
 use crate::args;
 use crate::failure::{Failure, Result};
+use crate::number;
+use crate::options::Bytes;
+
+/// The least memory of a GPU that is worth trying with.
+const LEAST: u64 = 128 << 20;
 
 /// A join as it was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +18,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) include_self: bool,
     pub(crate) sorted: bool,
     pub(crate) strategy: Strategy,
+    pub(crate) removal: DuplicateRemoval,
+    pub(crate) gpu: args::Gpu,
     pub(crate) input: &'a args::Input,
     pub(crate) output: &'a args::Output,
     pub(crate) engine: &'a args::Engine,
@@ -36,6 +43,8 @@ impl<'a> From<&'a args::Within> for Asked<'a> {
             include_self,
             sorted,
             strategy,
+            removal: args.duplicate_removal,
+            gpu: args.gpu,
             input: &args.input,
             output: &args.output,
             engine: &args.engine,
@@ -52,11 +61,98 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
             include_self,
             sorted,
             strategy,
+            removal: DuplicateRemoval::default(),
+            gpu: args::Gpu::default(),
             input: &args.input,
             output: &args.output,
             engine: &args.engine,
             telling: &args.telling,
         }
+    }
+}
+
+impl Asked<'_> {
+    /// What was asked of the GPU, as the arguments are written.
+    pub(crate) fn gpu_arguments(&self) -> Vec<(&'static str, String)> {
+        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory } =
+            self.gpu;
+        let bytes = |size: Option<Bytes>| size.map(|Bytes(size)| number::bytes(size));
+        let given = [
+            ("--cooperation", cooperation.map(|name| name.to_string())),
+            ("--threads-per-query", threads_per_query.map(|threads| threads.to_string())),
+            ("--schedule", schedule.map(|name| name.to_string())),
+            ("--batch-size", bytes(batch_size)),
+            ("--gpu-memory", bytes(gpu_memory)),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// Refuses options of one device where another was named, and options that exclude each
+    /// other.
+    pub(crate) fn check_device(&self) -> Result {
+        let device = self.engine.device;
+        let by_query =
+            matches!(self.removal, DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp);
+        if let (Device::Cpu, Some((name, _))) = (device, self.gpu_arguments().first()) {
+            return Err(Failure::usage(format!(
+                "{name} is for the GPU, and --device cpu leaves it out: drop one of them"
+            )));
+        }
+        if device == Device::Cpu && self.removal == DuplicateRemoval::LinearCoord {
+            return Err(Failure::usage(
+                "--duplicate-removal linear-coord is for the GPU: with --device cpu use none, \
+                 unicomp or lid-unicomp",
+            ));
+        }
+        match self.gpu.cooperation {
+            Some(shared @ (Cooperation::Cell | Cooperation::Warp))
+                if self.gpu.threads_per_query.is_some() =>
+            {
+                return Err(Failure::usage(format!(
+                    "--threads-per-query is for --cooperation thread: with {shared}, queries \
+                     share the threads of a warp as they need them"
+                )));
+            }
+            Some(Cooperation::Cell) if by_query => {
+                return Err(Failure::usage(format!(
+                    "--duplicate-removal {} is for queries that look for themselves: use \
+                     --cooperation thread or warp with it",
+                    self.removal
+                )));
+            }
+            _ => {}
+        }
+        for (name, size, least) in
+            [("--batch-size", self.gpu.batch_size, 1), ("--gpu-memory", self.gpu.gpu_memory, LEAST)]
+        {
+            if let Some(Bytes(size)) = size.filter(|size| size.0 < least) {
+                return Err(Failure::usage(format!(
+                    "{name} {}: it must be at least {}",
+                    number::bytes(size),
+                    number::bytes(least)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same in the library's terms.
+    pub(crate) fn gpu_options(&self) -> GpuOptions {
+        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory } =
+            self.gpu;
+        let mut options = GpuOptions::new()
+            .cooperation(cooperation.unwrap_or_default())
+            .schedule(schedule.unwrap_or_default());
+        if let Some(threads) = threads_per_query {
+            options = options.threads_per_query(threads);
+        }
+        if let Some(Bytes(bytes)) = batch_size {
+            options = options.batch_bytes(bytes);
+        }
+        if let Some(Bytes(bytes)) = gpu_memory {
+            options = options.memory_limit(bytes);
+        }
+        options
     }
 }
 

@@ -1,5 +1,6 @@
 //! `--stats`: what happened, as JSON of a documented shape (`docs/stats.md`).
 
+use nearjoin::GpuStats;
 use serde_json::{Value, json};
 
 use crate::output::Outcome;
@@ -17,6 +18,7 @@ pub(crate) struct Run<'a> {
     pub(crate) question: Question,
     pub(crate) metric: String,
     pub(crate) strategy: String,
+    pub(crate) device: String,
     pub(crate) simd: String,
     pub(crate) threads: usize,
     /// Seconds.
@@ -50,7 +52,7 @@ impl Run<'_> {
             "max_distance": max_distance,
             "metric": self.metric,
             "strategy": self.strategy,
-            "device": "cpu",
+            "device": self.device,
             "simd": self.simd,
             "threads": self.threads,
             "distance_tests": outcome.distance_tests,
@@ -70,6 +72,24 @@ impl Run<'_> {
                 "result": outcome.written.map_or(0, |written| written.bytes),
                 "peak": self.peak_bytes,
             },
+            "gpu": outcome.gpu.as_ref().map(gpu),
         })
     }
+}
+
+fn gpu(stats: &GpuStats) -> Value {
+    json!({
+        "device": stats.device,
+        "cooperation": stats.cooperation.to_string(),
+        "threads_per_query": stats.threads_per_query,
+        "schedule": stats.schedule.to_string(),
+        "partitions": stats.partitions,
+        "batches": stats.batches,
+        "splits": stats.splits,
+        "chunk_bytes": stats.chunk_bytes,
+        "bytes_in": stats.bytes_in,
+        "bytes_out": stats.bytes_out,
+        "predicted_seconds": stats.predicted_seconds,
+        "delivery_seconds": stats.delivery_seconds,
+    })
 }

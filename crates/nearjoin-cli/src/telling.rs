@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nearjoin::GpuStats;
 use nearjoin_io::Loaded;
 use nearjoin_io::write::Target;
 
@@ -177,8 +178,25 @@ pub(crate) fn summary<T: Held>(
             number::bytes(outcome.index_bytes),
             system::peak_memory().map_or("unknown".into(), number::bytes),
         );
+        text.extend(outcome.gpu.as_ref().map(|gpu| format!("\n  {}", on_gpu(gpu))));
     }
     text
+}
+
+/// What a GPU did, in a line.
+fn on_gpu(gpu: &GpuStats) -> String {
+    let parts = match gpu.partitions {
+        0 | 1 => String::new(),
+        parts => format!("points in {parts} parts, "),
+    };
+    format!(
+        "{}: {parts}{} batches, {} of them made again; {} to it, {} from it",
+        gpu.device,
+        gpu.batches,
+        gpu.splits,
+        number::bytes(gpu.bytes_in),
+        number::bytes(gpu.bytes_out)
+    )
 }
 
 /// The files that tell of a run.
@@ -219,6 +237,7 @@ impl About {
             question: run.asked.question,
             metric: run.asked.engine.metric.to_string(),
             strategy: plan.strategy().to_string(),
+            device: plan.device().to_string(),
             simd: plan.simd().to_string(),
             threads: plan.threads(),
             load: timeline.took("load"),
