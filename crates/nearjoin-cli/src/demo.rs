@@ -66,13 +66,18 @@ pub(crate) fn run(args: &args::Demo) -> Result {
     let mut count = Count::new();
     let wide = EpsJoin::new(20.0 * eps).plan_self(&points)?;
     let stats = wide.run(&mut count)?;
+    let how = match &stats.gpu {
+        Some(gpu) => format!(" on the {}", gpu.device),
+        None => format!(
+            ": {} were taken in whole blocks, without a distance",
+            number::count(stats.pairs_taken)
+        ),
+    };
     say(format!(
-        "\nAt ε = {} there are {} pairs. Counting them took {:.0} ms: {} were taken in whole \
-         blocks, without a distance.",
+        "\nAt ε = {} there are {} pairs. Counting them took {:.0} ms{how}.",
         number::figures(20.0 * eps, 3),
         number::count(count.pairs()),
         stats.total().as_secs_f64() * 1e3,
-        number::count(stats.pairs_taken)
     ))?;
 
     let checked = check(&points, &csr, eps)?;

@@ -1,6 +1,6 @@
 //! `nearjoin estimate`: which ε gives how many neighbours, so that nobody guesses ε.
 
-use nearjoin::{EpsJoin, NeighborCurve};
+use nearjoin::{Device, EpsJoin, NeighborCurve};
 use nearjoin_io::DType;
 
 use crate::args::{self, When};
@@ -45,6 +45,7 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
         "neighbours", "ε", "pairs", "as CSR", "to count", "to list"
     )];
     let mut marks = Vec::new();
+    let mut devices = Vec::new();
     for &wanted in &args.neighbors {
         let Some(eps) = curve.eps(wanted) else {
             lines.push(format!("{wanted:>12} {:>14}", "more than there are points"));
@@ -58,6 +59,7 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
             None => join.plan_self(&left),
             Some(right) => join.plan(&left, right),
         }?;
+        devices.push(plan.device());
         // Where points tie, ε gives more than was wanted.
         let pairs = curve.neighbors(eps).max(wanted) * left.len() as f64;
         let (count, list) = plan.estimated_seconds();
@@ -85,7 +87,12 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
     }
     if !args.quiet {
         let (points, dim) = (number::count(left.len() as u64), left.dimension());
-        tell(format!("a sample of {points} points in {dim} dimensions"));
+        let times = match devices.iter().filter(|device| **device == Device::Gpu).count() {
+            0 => "",
+            all if all == devices.len() => "; times are those of the GPU",
+            _ => "; times are those of the GPU where that is faster",
+        };
+        tell(format!("a sample of {points} points in {dim} dimensions{times}"));
     }
     Ok(lines.join("\n"))
 }

@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result {
         None => "unknown".into(),
     };
     let (gpu, devices) = match nearjoin::gpu() {
-        Ok(gpu) => (describe(&gpu), "auto, cpu, gpu"),
+        Ok(gpu) => (describe(&gpu), "auto (gpu for large joins within ε, else cpu), cpu, gpu"),
         Err(Error::Device { reason, .. }) => (format!("none: {reason}"), "auto (cpu), cpu"),
         Err(error) => (format!("none: {error}"), "auto (cpu), cpu"),
     };

@@ -70,7 +70,7 @@ impl Outcome {
         self.index += stats.index.as_secs_f64();
         self.join += stats.execute.as_secs_f64();
         let Some(gpu) = &stats.gpu else { return };
-        let all = self.gpu.get_or_insert_with(|| GpuStats::default());
+        let all = self.gpu.get_or_insert_default();
         // How it worked is the same in every pass; what it did adds up.
         let GpuStats { partitions, batches, splits, bytes_in, bytes_out, .. } = *all;
         let (predicted, delivery) = (all.predicted_seconds, all.delivery_seconds);

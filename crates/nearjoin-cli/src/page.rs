@@ -144,7 +144,10 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> Vec<(&'static str, St
         asked.push(("Pairs", pairs.join(", ")));
     }
     let device = match engine.device {
-        Device::Auto => format!("auto, which took the {}", plan.device()),
+        Device::Auto => {
+            let why = plan.why_no_gpu().map(|why| format!(": {why}"));
+            format!("auto, which took the {}{}", plan.device(), why.unwrap_or_default())
+        }
         device => device.to_string(),
     };
     asked.push(("Device", device));

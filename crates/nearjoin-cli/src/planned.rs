@@ -170,6 +170,14 @@ impl<T: Held> Planned<'_, T> {
         }
     }
 
+    /// Why a GPU that could have been used will not be.
+    pub(crate) fn why_no_gpu(&self) -> Option<&str> {
+        match self {
+            Planned::Within(plan) => plan.why_no_gpu(),
+            Planned::Knn(_) => None,
+        }
+    }
+
     pub(crate) fn simd(&self) -> SimdLevel {
         either!(self, plan => plan.simd())
     }

@@ -112,6 +112,8 @@ impl View {
         let (done, total) = match *self {
             View::Plain(_) => return None,
             View::Loading { done, total, .. } => (done, total),
+            // A GPU may tell nothing before its work is done: an empty bar would look stuck.
+            View::Joining { tests: 0, .. } => return None,
             View::Joining { tests, expected, .. } => (tests, expected),
         };
         // Expected work is an estimate: all of it is done only when the phase ends.
@@ -136,7 +138,8 @@ impl View {
                 parts.push(format!("{} of {}", number::bytes(*done), number::bytes(*total)));
             }
             View::Loading { done, .. } => parts.push(number::bytes(*done)),
-            View::Joining { expected: 0, .. } => {}
+            // A GPU counts its pairs when it is done.
+            View::Joining { pairs: 0, .. } | View::Joining { expected: 0, .. } => {}
             View::Joining { pairs, .. } => {
                 parts.push(format!("{} pairs", number::count(*pairs)));
                 if seconds > 0.0 {
@@ -149,7 +152,7 @@ impl View {
             parts.push(format!("{} left", clock(seconds * (1.0 - fraction) / fraction)));
         }
         // Last, since a narrow terminal cuts it off.
-        if let View::Joining { tests, expected: expected @ 1.., .. } = self {
+        if let View::Joining { tests: tests @ 1.., expected: expected @ 1.., .. } = self {
             let (tests, expected) = (*tests as f64, (*expected).max(*tests) as f64);
             parts.push(format!("{tests:.2e} of {expected:.2e} tests"));
         }
@@ -266,6 +269,18 @@ mod tests {
             "joining  [#####---------------]  25 %  12,345,678 pairs  6.2 M/s  0:06 left  \
              5.00e8 of 2.00e9 tests"
         );
+        let in_steps = View::Joining {
+            name: "counting".into(),
+            tests: 1_000_000_000,
+            expected: 2_000_000_000,
+            pairs: 0,
+        };
+        assert_eq!(
+            in_steps.line(0.2),
+            "counting  [##########----------]  50 %  1.00e9 of 2.00e9 tests"
+        );
+        let silent = View::Joining { name: "counting".into(), tests: 0, expected: 9, pairs: 0 };
+        assert_eq!(silent.line(2.0), "counting");
         let indexing = View::Joining { name: "indexing".into(), tests: 0, expected: 0, pairs: 0 };
         assert_eq!(indexing.line(1.0), "indexing");
         let loading = View::Loading { file: "a.npy".into(), done: 1 << 20, total: 4 << 20 };

@@ -93,3 +93,58 @@ fn gpu(stats: &GpuStats) -> Value {
         "delivery_seconds": stats.delivery_seconds,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use nearjoin::sink::Count;
+    use nearjoin::{Cooperation, EpsJoin, Points, Schedule};
+
+    use super::*;
+
+    /// Two passes of a GPU, as a join in parts makes them.
+    fn outcome() -> Outcome {
+        let points = Points::new(&[0.0, 1.0], 1).unwrap();
+        let join = EpsJoin::new(1.0).device(nearjoin::Device::Cpu);
+        let mut pass = join.plan_self(&points).unwrap().run(&mut Count::new()).unwrap();
+        let mut gpu = GpuStats::default();
+        gpu.device = "Sham".into();
+        gpu.cooperation = Cooperation::Cell;
+        gpu.threads_per_query = 1;
+        gpu.schedule = Schedule::WorkQueue;
+        (gpu.batches, gpu.splits, gpu.chunk_bytes) = (3, 1, 1 << 20);
+        (gpu.bytes_in, gpu.bytes_out) = (100, 1000);
+        (gpu.predicted_seconds, gpu.delivery_seconds) = (0.25, 0.5);
+        pass.gpu = Some(gpu);
+        let mut outcome = Outcome::default();
+        outcome.add(&pass);
+        outcome.add(&pass);
+        outcome
+    }
+
+    #[test]
+    fn what_a_gpu_did_adds_up_and_has_its_documented_shape() {
+        let outcome = outcome();
+        let told = gpu(outcome.gpu.as_ref().unwrap());
+        assert_eq!(
+            told,
+            json!({
+                "device": "Sham",
+                "cooperation": "cell",
+                "threads_per_query": 1,
+                "schedule": "work-queue",
+                "partitions": 1,
+                "batches": 6,
+                "splits": 2,
+                "chunk_bytes": 1 << 20,
+                "bytes_in": 200,
+                "bytes_out": 2000,
+                "predicted_seconds": 0.5,
+                "delivery_seconds": 1.0,
+            })
+        );
+        let documented = include_str!("../../../docs/stats.md");
+        let listed = documented.lines().filter_map(|line| line.strip_prefix("| `gpu."));
+        let listed: Vec<_> = listed.filter_map(|line| line.split('`').next()).collect();
+        assert_eq!(listed, told.as_object().unwrap().keys().collect::<Vec<_>>());
+    }
+}

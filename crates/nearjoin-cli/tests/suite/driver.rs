@@ -70,10 +70,8 @@ fn driver(functions: &[&str]) -> String {
     source
 }
 
-/// What `nearjoin info` says of the GPU and of the devices, with a driver made from a source;
-/// or `None` where there is no C compiler.
-fn info(source: &str) -> Option<(String, String)> {
-    let folder = Folder::new();
+/// Runs the program with a driver made from a source; or `None` where there is no C compiler.
+fn run(folder: &Folder, source: &str, arguments: &str) -> Option<Ran> {
     folder.write("driver.c", source);
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-w", "-o", "libcuda.so.1", "driver.c"]);
@@ -82,9 +80,14 @@ fn info(source: &str) -> Option<(String, String)> {
         Err(_) => return None,
     };
     assert_eq!(compiled.code, Some(0), "{}", compiled.errors);
-    let mut program = folder.command("info");
+    let mut program = folder.command(arguments);
     program.env("LD_LIBRARY_PATH", &folder.0).env_remove("CUDA_VISIBLE_DEVICES");
-    let ran = Ran::new(program.output().expect("the program starts"));
+    Some(Ran::new(program.output().expect("the program starts")))
+}
+
+/// What `nearjoin info` says of the GPU and of the devices.
+fn info(source: &str) -> Option<(String, String)> {
+    let ran = run(&Folder::new(), source, "info")?;
     assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""), "{}", ran.said);
     let line = |name: &str| {
         let line = ran.said.lines().find_map(|line| line.strip_prefix(name));
@@ -109,7 +112,39 @@ fn a_driver_that_will_do() {
     let Some((gpu, devices)) = info(&driver(&[])) else { return };
     let said = "Sham, 8 GiB, of which 2 GiB are free, compute capability 9.0, driver for CUDA 12.4";
     assert_eq!(gpu.replace(".00 GiB", " GiB"), said);
-    assert_eq!(devices, "auto, cpu, gpu");
+    assert_eq!(devices, "auto (gpu for large joins within ε, else cpu), cpu, gpu");
+}
+
+/// Without a GPU a join that asks for one fails before any work, and others go on.
+#[test]
+fn a_join_without_a_gpu() {
+    let folder = Folder::new();
+    folder.write("p.csv", "x,y\n0,0\n0.3,0.4\n");
+    let none = driver(&["int cuDeviceGetCount(int *count) { *count = 0; return 0; }"]);
+    let Some(ran) = run(&folder, &none, "within p.csv --eps 1 --device gpu -o o.csv") else {
+        return;
+    };
+    assert_eq!((ran.code, ran.said.as_str()), (Some(1), ""), "{}", ran.errors);
+    assert!(ran.errors.starts_with("error: the device gpu cannot be used: "), "{}", ran.errors);
+    assert!(ran.errors.contains("no GPU") && ran.errors.lines().count() == 1, "{}", ran.errors);
+    assert!(!folder.names().contains(&"o.csv".to_string()));
+    let ran = run(&folder, &none, "within p.csv --eps 1 --count -v").expect("as before");
+    assert_eq!((ran.code, ran.said.as_str()), (Some(0), "2\n"), "{}", ran.errors);
+    assert!(ran.errors.contains("no gpu: "), "{}", ran.errors);
+}
+
+/// The plan for a GPU is explained by the driver's word alone: nothing is run.
+#[test]
+fn a_join_with_a_gpu_is_explained() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 2e4 -d 2 -o p.npy -q");
+    let plan = "within p.npy --eps 1 --device gpu --cooperation thread --threads-per-query 8 \
+                --schedule work-queue --gpu-memory 1GiB --explain";
+    let Some(ran) = run(&folder, &driver(&[]), plan) else { return };
+    assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""), "{}", ran.said);
+    for words in ["gpu: Sham", "by thread, 8 to a query", "work-queue", "1.00 GiB on the gpu"] {
+        assert!(ran.said.contains(words), "{words}: {}", ran.said);
+    }
 }
 
 #[test]

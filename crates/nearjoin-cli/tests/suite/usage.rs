@@ -43,7 +43,7 @@ fn documents_are_made_from_the_arguments() {
     let folder = Folder::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = folder.nearjoin(&format!("completions {shell}")).said;
-        for word in ["within", "memory-limit", "completions"] {
+        for word in ["within", "memory-limit", "threads-per-query", "completions"] {
             assert!(script.contains(word), "{shell} completes {word}");
         }
     }
@@ -51,6 +51,7 @@ fn documents_are_made_from_the_arguments() {
     assert!(folder.names().contains(&"nearjoin-within.1".to_string()));
     let page = std::fs::read_to_string(folder.path("nearjoin-within.1")).unwrap();
     assert!(page.contains("eps") && page.contains("memory"), "{page}");
+    assert!(page.contains("cooperation") && page.contains("batch\\-size"), "{page}");
     for section in ["NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT"] {
         assert!(
             page.contains(&format!(".SH \"{section}\""))
@@ -143,6 +144,38 @@ fn wrong_usage_is_said_before_any_work() {
 }
 
 #[test]
+fn options_of_the_gpu_that_make_no_sense() {
+    let folder = folder();
+    let usage = |arguments: &str| wrong(&folder, &format!("within p.csv --eps 1 {arguments}"), 2);
+    for option in [
+        "--cooperation warp",
+        "--threads-per-query 4",
+        "--schedule work-queue",
+        "--batch-size 1MiB",
+        "--gpu-memory 1GiB",
+    ] {
+        let said = usage(&format!("--device cpu {option}"));
+        let name = option.split(' ').next().unwrap();
+        assert!(said.starts_with(&format!("{name} is for the GPU")), "{said}");
+    }
+    let said = usage("--device cpu --duplicate-removal linear-coord");
+    assert!(said.contains("linear-coord is for the GPU"), "{said}");
+    let said = usage("--cooperation cell --threads-per-query 4");
+    assert!(said.contains("--cooperation thread"), "{said}");
+    let said = usage("--cooperation cell --duplicate-removal unicomp");
+    assert!(said.contains("--cooperation thread or warp"), "{said}");
+    assert!(usage("--threads-per-query 5").contains("possible values: 1, 2, 4, 8, 16, 32"));
+    assert!(usage("--batch-size lots").contains("as in 4GiB"));
+    assert!(usage("--batch-size 0").contains("at least 1 B"));
+    assert!(usage("--gpu-memory 1MiB").contains("at least 128 MiB"));
+    assert!(usage("--device gpu --strategy ego").contains("choose one of auto, brute"));
+    assert!(wrong(&folder, "knn p.csv -k 1 --schedule auto", 2).contains("unexpected argument"));
+    let count = "within p.csv --eps 0.5 --count -q --device auto --cooperation thread";
+    assert_eq!(folder.nearjoin(&format!("{count} --duplicate-removal unicomp")).said, "4\n");
+    assert_eq!(folder.nearjoin(&format!("{count} --duplicate-removal none")).said, "4\n");
+}
+
+#[test]
 fn failures_name_the_file_the_place_and_the_value() {
     let folder = folder();
     folder.write("bad.csv", "x,y\n1,2\n3,abc\n");
@@ -173,12 +206,11 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within p.csv --eps 1e-30 --dtype f32", &["square of ε = 1e-30", "--dtype f64"]);
     named("within p.csv --eps 1 --memory-limit 100", &["kept for writing"]);
     named("within p.csv --eps 1 --columns X,Y", &["did you mean \"x\"", "\"x\", \"y\""]);
-    named("within p.csv --eps 1 --device gpu", &["gpu", "no GPU engine"]);
-    named("within p.csv --eps 1 --device hybrid", &["hybrid", "no GPU engine"]);
+    named("within p.csv --eps 1 --device hybrid", &["hybrid", "one device at a time"]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
     named("knn p.csv -k 4 -o n.npz", &["-k 4", "only 3 points", "--pad"]);
     named("knn p.csv -k 2 --max-distance 1e200", &["square of --max-distance 1e200"]);
-    named("knn p.csv -k 2 --device gpu", &["gpu", "no GPU engine"]);
+    named("knn p.csv -k 2 --device gpu", &["gpu", "no KNN-join for GPUs", "auto or cpu"]);
     named("knn p.csv -k 2 --memory-limit 100", &["the index needs", "kept for writing"]);
     named("knn p.csv -k 1e15 --pad -o n.npz", &["n.npz could not be written", "too large"]);
     let k = u64::MAX / 4;
@@ -194,6 +226,9 @@ fn a_plan_is_explained_and_not_run() {
     {
         assert!(said.contains(word), "{said} lacks {word}");
     }
+    assert!(said.contains("no gpu: "), "why the GPU is not used: {said}");
+    let named = folder.nearjoin("within p.parquet --eps 2 --count --device cpu --explain").said;
+    assert!(!named.contains("no gpu"), "{named}");
     assert_eq!(folder.names(), ["p.parquet"]);
 }
 
@@ -208,11 +243,17 @@ fn a_plan_of_the_nearest_is_explained_too() {
     assert_eq!(folder.names(), ["p.parquet"]);
 }
 
-/// What the documentation lists is what is there, and nothing else.
+/// What the documentation lists is what is there, and nothing else. Of a GPU, only where one
+/// was used.
 fn check_documented(stats: &Value) {
     let documented = include_str!("../../../../docs/stats.md");
     let mut listed: Vec<&str> =
         documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert!(listed.contains(&"gpu"), "{listed:?}");
+    match stats["gpu"].is_null() {
+        true => listed.retain(|name| !name.starts_with("gpu.")),
+        false => listed.retain(|name| *name != "gpu"),
+    }
     let mut found = Vec::new();
     for (name, value) in stats.as_object().unwrap() {
         match value.as_object() {
@@ -260,6 +301,7 @@ fn statistics_have_their_documented_shape() {
     assert_eq!(stats["points"]["left"], 30_000);
     assert_eq!(stats["dimension"], 2);
     assert_eq!(stats["device"], "cpu");
+    assert!(stats["gpu"].is_null(), "{}", stats["gpu"]);
     assert!(stats["strategy"].is_string());
     assert!(stats["pairs"].as_u64().unwrap() > 100_000);
     assert!(stats["distance_tests"].as_u64() >= stats["pairs"].as_u64());
