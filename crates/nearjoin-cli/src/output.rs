@@ -267,3 +267,7 @@ pub(crate) fn write_text(mut target: Target, text: &str) -> Result {
     target.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "on_gpu.rs"]
+mod on_gpu;

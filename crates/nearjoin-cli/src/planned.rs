@@ -83,6 +83,15 @@ impl Planner {
         }
     }
 
+    /// For tests: a device other than that of the machine.
+    #[cfg(test)]
+    pub(crate) fn on(mut self, driver: std::sync::Arc<dyn nearjoin::driver::Driver>) -> Self {
+        let mut knobs = nearjoin::Knobs::default();
+        knobs.driver = Some(driver);
+        self.gpu = self.gpu.knobs(knobs);
+        self
+    }
+
     /// Refuses what can be refused before there are points.
     pub(crate) fn check(&self) -> Result {
         let checked = match self.question {
