@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use clap::Parser;
-use nearjoin::{Device, Monitor, PointsBuf};
+use nearjoin::{Monitor, PointsBuf};
 use nearjoin_io::DType;
 use nearjoin_simt::Simt;
 

@@ -190,8 +190,8 @@ impl<'a, T: Held> Job<'a, T> {
         let mut failure = None;
         let mut sink = Callback::new(|block: &Block<T>| {
             if let Some(tally) = &mut tally {
-                let distances = distances.then_some(&block.distances[..]);
-                tally.note(|row| block.queries[row], &block.offsets, &block.neighbors, distances);
+                let distances = distances.then_some(block.distances);
+                tally.note(|row| block.queries[row], block.offsets, block.neighbors, distances);
             }
             match take(block) {
                 Ok(()) => ControlFlow::Continue(()),

@@ -86,8 +86,7 @@ impl Planner {
     /// For tests: a device other than that of the machine.
     #[cfg(test)]
     pub(crate) fn on(mut self, driver: std::sync::Arc<dyn nearjoin::driver::Driver>) -> Self {
-        let mut knobs = nearjoin::Knobs::default();
-        knobs.driver = Some(driver);
+        let knobs = nearjoin::Knobs { driver: Some(driver), ..nearjoin::Knobs::default() };
         self.gpu = self.gpu.knobs(knobs);
         self
     }
@@ -114,7 +113,7 @@ impl Planner {
                 let join = self.within(eps);
                 right
                     .map_or_else(|| join.plan_self(left), |right| join.plan(left, right))
-                    .map(Planned::Within)
+                    .map(|plan| Planned::Within(Box::new(plan)))
             }
             Question::Knn { k, max_distance, pad } => {
                 // What the engine keeps for each point grows with k, whatever can be found.
@@ -123,7 +122,7 @@ impl Planner {
                 let join = self.nearest(k, max_distance, pad);
                 right
                     .map_or_else(|| join.plan_self(left), |right| join.plan(left, right))
-                    .map(Planned::Knn)
+                    .map(|plan| Planned::Knn(Box::new(plan)))
             }
         };
         planned.map_err(|error| self.question.refused(error))
@@ -152,8 +151,8 @@ impl Planner {
 
 /// A plan of either join.
 pub(crate) enum Planned<'a, T> {
-    Within(Plan<'a, T>),
-    Knn(KnnPlan<'a, T>),
+    Within(Box<Plan<'a, T>>),
+    Knn(Box<KnnPlan<'a, T>>),
 }
 
 /// The same of either plan.

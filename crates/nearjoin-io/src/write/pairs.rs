@@ -165,8 +165,8 @@ impl<T: Scalar> PairWriter<T> {
     /// # Panics
     /// If there is to be a column of distances and the block has none.
     pub fn block(&mut self, block: &Block<T>) -> Result<()> {
-        let distances = self.filling.with_distances.then_some(&block.distances[..]);
-        self.append(|row| block.queries[row], &block.offsets, &block.neighbors, distances)
+        let distances = self.filling.with_distances.then_some(block.distances);
+        self.append(|row| block.queries[row], block.offsets, block.neighbors, distances)
     }
 
     /// Adds the rows `first`, `first + 1`, … of a CSR matrix: row `i` of them has the next

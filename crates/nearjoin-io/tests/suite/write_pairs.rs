@@ -1,5 +1,6 @@
 //! Tables of pairs: what is handed in is what other programs read.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -9,8 +10,8 @@ use arrow_array::{
     StringViewArray,
 };
 use arrow_schema::DataType;
-use nearjoin::Scalar;
-use nearjoin::sink::Block;
+use nearjoin::sink::{Block, Callback};
+use nearjoin::{Device, EpsJoin, Points, Scalar};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{PairColumns, PairWriter, Target, Written, write_degrees};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -51,6 +52,32 @@ fn write<T: Scalar>(
     format: OutputFormat,
     columns: PairColumns,
     by: By,
+    matrix: &(Vec<u64>, Vec<u32>),
+) -> nearjoin_io::Result<Written> {
+    if by == By::Rows {
+        return hand_in::<T>(target, format, columns, None, matrix);
+    }
+    // Only a join makes blocks: one of its blocks is filled with rows of ours.
+    let mut call = Some((target, columns));
+    let mut written = None;
+    let mut sink = Callback::new(|block: &Block<T>| {
+        let (target, columns) = call.take().expect("two points make one block");
+        written = Some(hand_in(target, format, columns, Some(*block), matrix));
+        ControlFlow::Continue(())
+    });
+    let two = [distance::<T>(0); 2];
+    let points = Points::new(&two, 1).expect("numbers");
+    let join = EpsJoin::new(1.0).device(Device::Cpu).plan_self(&points).expect("a plan");
+    join.run(&mut sink).expect("two points are joined");
+    written.expect("two points make one block")
+}
+
+/// Writes row after row, or block after block.
+fn hand_in<T: Scalar>(
+    target: Target,
+    format: OutputFormat,
+    columns: PairColumns,
+    block: Option<Block<'_, T>>,
     (offsets, ids): &(Vec<u64>, Vec<u32>),
 ) -> nearjoin_io::Result<Written> {
     let with_distances = columns.distances;
@@ -62,19 +89,16 @@ fn write<T: Scalar>(
     while first < rows {
         let last = (first + step).min(rows);
         let range = offsets[first] as usize..offsets[last] as usize;
-        match by {
-            By::Rows => {
-                let distances = with_distances.then_some(&distances[range.clone()]);
-                writer.rows(first as u32, &offsets[first..=last], &ids[range], distances)?;
-            }
-            By::Blocks => {
-                let mut block = Block::default();
-                block.queries = (first as u32..last as u32).collect();
-                block.offsets = offsets[first..=last].iter().map(|o| o - offsets[first]).collect();
-                block.neighbors = ids[range.clone()].to_vec();
-                if with_distances {
-                    block.distances = distances[range].to_vec();
-                }
+        let distances = with_distances.then_some(&distances[range.clone()]);
+        match block {
+            None => writer.rows(first as u32, &offsets[first..=last], &ids[range], distances)?,
+            Some(mut block) => {
+                let queries: Vec<u32> = (first as u32..last as u32).collect();
+                let start = offsets[first];
+                let ends: Vec<u64> = offsets[first..=last].iter().map(|o| o - start).collect();
+                (block.queries, block.offsets) = (&queries, &ends);
+                block.neighbors = &ids[range];
+                block.distances = distances.unwrap_or_default();
                 writer.block(&block)?;
             }
         }
