@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::exec::Executor;
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
+use crate::exec::gpu::driver::Fault;
 use crate::exec::gpu::epsilon::{GpuJoin, Setup};
 use crate::exec::gpu::index::Shape;
 use crate::exec::gpu::partition::Partitioned;
@@ -95,8 +96,11 @@ pub(super) fn consider(
     shaping: Shaping,
     on_cpu: Decision,
 ) -> Result<(Decision, Option<GpuPlan>, Option<String>)> {
-    if options.device != Device::Auto || options.strategy == Strategy::Ego {
+    if options.device != Device::Auto {
         return Ok((on_cpu, None, None));
+    }
+    if options.strategy == Strategy::Ego {
+        return Ok((on_cpu, None, Some("it does not have the strategy ego".into())));
     }
     let (_, seconds) = on_cpu.seconds();
     if seconds < WORTH {
@@ -108,12 +112,18 @@ pub(super) fn consider(
         Err(Error::Device { reason, .. }) => return Ok((on_cpu, None, Some(reason))),
         Err(error) => return Err(error),
     };
-    let (decision, plan) = decide(options, device, summary, shaping)?;
+    let (decision, plan) = match decide(options, device, summary, shaping) {
+        Ok(decided) => decided,
+        Err(Error::Device { reason, .. }) => return Ok((on_cpu, None, Some(reason))),
+        Err(error) => return Err(error),
+    };
     let (_, there) = self::seconds(&decision);
-    match there < seconds && plan.partitions == 1 {
-        true => Ok((decision, Some(plan), None)),
-        false => Ok((on_cpu, None, Some(format!("it would take {there:.3} s there")))),
-    }
+    let why = match (plan.partitions, there < seconds) {
+        (1, true) => return Ok((decision, Some(plan), None)),
+        (1, false) => format!("the join would take {there:.3} s there"),
+        _ => format!("its {} of free memory do not hold the points", bytes(plan.limit)),
+    };
+    Ok((on_cpu, None, Some(why)))
 }
 
 /// Decides how a GPU does it.
@@ -192,13 +202,19 @@ impl GpuPlan {
         sink: &mut S,
         start: Instant,
     ) -> Result<Stats> {
-        let setup = self.setup(plan);
-        if self.partitions > 1 {
-            let join = Partitioned::new(setup, &plan.decision.extents, self.partitions);
-            return self.execute(plan, sink, start, &join, 0, || join.stats());
+        let mut partitions = self.partitions;
+        if partitions == 1 {
+            match plan.pool.install(|| GpuJoin::new(self.setup(plan), None)) {
+                Ok(join) => {
+                    return self.execute(plan, sink, start, &join, join.bytes(), || join.stats());
+                }
+                // Somebody else took what was free when the join was planned.
+                Err(Fault::Memory { .. }) => partitions = 2,
+                Err(fault) => return Err(fault.into()),
+            }
         }
-        let join = plan.pool.install(|| GpuJoin::new(setup, None))?;
-        self.execute(plan, sink, start, &join, join.bytes(), || join.stats())
+        let join = Partitioned::new(self.setup(plan), &plan.decision.extents, partitions);
+        self.execute(plan, sink, start, &join, 0, || join.stats())
     }
 
     fn setup<'a, T: Scalar>(&self, plan: &'a Plan<'_, T>) -> Setup<'a, T> {

@@ -27,6 +27,13 @@ pub struct Block<'a, T> {
     pub distances: &'a [T],
 }
 
+impl<T> Default for Block<'_, T> {
+    /// No rows.
+    fn default() -> Self {
+        Block { queries: &[], offsets: &[0], neighbors: &[], distances: &[] }
+    }
+}
+
 impl<'a, T: Scalar> Block<'a, T> {
     /// The left points with their neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u32])> {

@@ -157,6 +157,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             cooperation: setup.tuning.cooperation,
             threads_per_query: setup.tuning.threads_per_query,
             schedule: setup.tuning.schedule,
+            partitions: 1,
             bytes_in: points * setup.left.dimension() as u64 * coordinate,
             ..GpuStats::default()
         };
@@ -315,7 +316,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             if launches > 1 {
                 stage.driver.synchronize(stage.stream)?;
                 self.check_cancelled()?;
-                if let Some(monitor) = self.setup.monitor {
+                if let Some(monitor) = self.setup.monitor.filter(|_| mode != Mode::Work) {
                     let tests = self.setup.expected_tests * share * here as f64 / units as f64;
                     monitor.add(tests as u64, 0);
                 }

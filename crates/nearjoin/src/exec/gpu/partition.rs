@@ -34,6 +34,9 @@ pub(crate) struct Partitioned<'a, T> {
     stats: Mutex<GpuStats>,
 }
 
+/// What is done with the join of a slab, and the rows of its queries.
+type WorkOn<'a, T> = dyn FnMut(&GpuJoin<'_, T>, &[u32]) -> Result<Work> + 'a;
+
 /// The queries of one slab.
 #[derive(Clone, Copy, Debug)]
 struct Slab {
@@ -71,7 +74,7 @@ impl<'a, T: Scalar> Partitioned<'a, T> {
     }
 
     /// Joins slab after slab. `work` gets the join of one, and the rows of its queries.
-    fn each(&self, work: &mut dyn FnMut(&GpuJoin<'_, T>, &[u32]) -> Result<Work>) -> Result<Work> {
+    fn each(&self, work: &mut WorkOn<'_, T>) -> Result<Work> {
         let mut total = Work::default();
         let ends = self.sides[1..].iter().copied().chain([f64::INFINITY]);
         let slabs = self.sides.iter().copied().zip(ends).map(|(lo, hi)| Slab { lo, hi });
@@ -114,6 +117,9 @@ impl<'a, T: Scalar> Partitioned<'a, T> {
                 stats.splits += part.splits;
                 stats.bytes_in += part.bytes_in;
                 stats.bytes_out += part.bytes_out;
+                stats.chunk_bytes = stats.chunk_bytes.max(part.chunk_bytes);
+                stats.predicted_seconds += part.predicted_seconds;
+                stats.delivery_seconds += part.delivery_seconds;
             });
         }
         Ok(total)

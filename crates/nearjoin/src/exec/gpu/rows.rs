@@ -70,6 +70,9 @@ struct List<T> {
     mirror: bool,
 }
 
+/// Gets a batch whose rows are being made in a stream, and submits their copies to it.
+type Deliver<'a, T> = dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>> + 'a;
+
 /// A part of the rows on the device.
 struct Batch<T> {
     rows: Range<usize>,
@@ -288,11 +291,11 @@ impl<T: Scalar> Found<'_, T> {
     }
 
     /// Makes the rows batch by batch, and calls `deliver` with each while others are being
-    /// made. `deliver` submits its copies to the batch's stream before it returns.
+    /// made.
     fn batches(
         &self,
         ends: &[u64],
-        deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
+        deliver: &mut Deliver<'_, T>,
     ) -> Result<()> {
         let join = self.join;
         if self.list.is_some() {
@@ -323,7 +326,7 @@ impl<T: Scalar> Found<'_, T> {
         ends: &[u64],
         bytes: u64,
         done: &mut usize,
-        deliver: &mut dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>>,
+        deliver: &mut Deliver<'_, T>,
     ) -> core::result::Result<ControlFlow<()>, Broken> {
         let join = self.join;
         let first = *done;
@@ -588,7 +591,7 @@ impl<T: Scalar> LaidOut<T> for Found<'_, T> {
         }
         join.record(|stats| {
             stats.bytes_out += bytes;
-            stats.delivery_seconds = began.elapsed().as_secs_f64();
+            stats.delivery_seconds += began.elapsed().as_secs_f64();
         });
         self.work(total(ends))
     }
