@@ -100,10 +100,9 @@ template <int MODE, class L> struct Scan {
                 if (MODE != COUNT) shared.ids[lane()] = job.right_ids[base + lane()];
             }
             __syncwarp();
-            if (MODE == COUNT && sizeof(L) == sizeof(Scalar) && parts == 1 &&
-                (job.pattern != LATER || base > last)) {
-#pragma unroll 8
-                for (u32 c = 0; c < here; c++) count += accumulated(c) <= bound;
+            bool later = job.pattern != LATER || base > last;
+            if (MODE == COUNT && parts == 1 && later && count_all(here)) {
+            } else if ((MODE == FILL || MODE == LIST) && parts == 1 && keep_all(here, base)) {
             } else if (parts == 1) {
 #pragma unroll 4
                 for (u32 c = 0; c < here; c++) test(c, base + c, true);
@@ -193,6 +192,83 @@ template <int MODE, class L> struct Scan {
 #pragma unroll
         for (u32 j = 0; j < DIM; j++) acc = step(acc, query[j], candidate[j]);
         return acc;
+    }
+
+    // Counts the matches among the candidates of the tile, all of which count. False if single
+    // precision leaves some of them open.
+    __device__ __forceinline__ bool count_all(u32 here) {
+        if (sizeof(L) == sizeof(Scalar)) {
+#pragma unroll 8
+            for (u32 c = 0; c < here; c++) count += accumulated(c) <= bound;
+            return true;
+        }
+        L least = active ? (L)job.sure : L(-1), most = active ? (L)job.maybe : L(-1);
+        u32 sure = 0, maybe = 0;
+#pragma unroll 8
+        for (u32 c = 0; c < here; c++) {
+            L acc = accumulated(c);
+            sure += acc <= least;
+            maybe += acc <= most;
+        }
+        if (__any_sync(ALL, sure != maybe)) return false;
+        count += sure;
+        return true;
+    }
+
+    // Writes the matches among the candidates of the tile to their places: each lane notes which
+    // of them are, and then looks only at those. False, with nothing written, where it cannot.
+    __device__ __forceinline__ bool keep_all(u32 here, u32 base) {
+        u32 matches = 0;
+        if (sizeof(L) == sizeof(Scalar)) {
+#pragma unroll 8
+            for (u32 c = 0; c < here; c++) matches |= (u32)(accumulated(c) <= bound) << c;
+        } else {
+            L least = active ? (L)job.sure : L(-1), most = active ? (L)job.maybe : L(-1);
+            bool open = false;
+#pragma unroll 8
+            for (u32 c = 0; c < here; c++) {
+                L acc = accumulated(c);
+                matches |= (u32)(acc <= least) << c;
+                open = open || (acc <= most && !(acc <= least));
+            }
+            if (__any_sync(ALL, open)) return false;
+        }
+        if (job.pattern == LATER && base <= position) {
+            u32 before = position - base + 1;
+            matches = before < WARP ? matches & (ALL << before) : 0;
+        }
+        u32 to = 0;
+        if (MODE == LIST) {
+            if (job.exclude_self)
+                for (u32 rest = matches; rest; rest &= rest - 1)
+                    if (shared.ids[__ffs(rest) - 1] == id) matches &= ~(rest & (0u - rest));
+            u32 mine = __popc(matches), up_to = mine;
+            for (u32 step = 1; step < WARP; step *= 2) {
+                u32 before = __shfl_up_sync(ALL, up_to, step);
+                if (lane() >= step) up_to += before;
+            }
+            u32 all = __shfl_sync(ALL, up_to, WARP - 1);
+            if (all > HELD) return false;
+            if (held + all > HELD) flush();
+            to = held + up_to - mine;
+            held += all;
+        }
+        for (; matches; matches &= matches - 1) {
+            u32 c = __ffs(matches) - 1, neighbor = shared.ids[c];
+            if (MODE == LIST) {
+                shared.held[to] = make_uint2(row, neighbor);
+                if (job.list_distances)
+                    shared.held_distances[to] = distance(exact((Scalar)accumulated(c), base + c));
+                to++;
+            } else {
+                if (job.exclude_self && neighbor == id) continue;
+                job.ids[cursor] = neighbor;
+                if (job.distances)
+                    job.distances[cursor] = distance(exact((Scalar)accumulated(c), base + c));
+                cursor++;
+            }
+        }
+        return true;
     }
 
     // Candidate `c` of the tile, which is at `at` on the right.

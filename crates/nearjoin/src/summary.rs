@@ -158,8 +158,16 @@ impl Summary {
         }
         let near = |pair: &[f64]| limits.iter().all(|&(j, limit)| pair[j] <= limit);
         let hits = self.differences.chunks_exact(self.dim).filter(|pair| near(pair)).count();
-        if hits >= ENOUGH || limits.len() == 1 {
-            return hits as f64 / pairs as f64;
+        let fraction = hits as f64 / pairs as f64;
+        if hits >= ENOUGH {
+            return fraction;
+        }
+        if let [(j, limit)] = *limits {
+            // Few pairs are that near, or none: as many as if the points were spread evenly,
+            // at least.
+            let (lo, hi) = self.extents[j];
+            let even = if hi > lo { (2.0 * limit / (hi - lo)).min(1.0) } else { 1.0 };
+            return fraction.max(even);
         }
         limits.iter().map(|limit| self.fraction(&[*limit])).product()
     }

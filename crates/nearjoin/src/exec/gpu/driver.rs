@@ -116,10 +116,6 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// Sets words of device memory.
     fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()>;
 
-    /// Loads modules that will be asked for soon, all at once. What cannot be loaded is told
-    /// when it is asked for.
-    fn prepare(&self, _modules: &[&'static Module]) {}
-
     /// Runs a kernel of a module over `blocks` blocks of `threads` threads. A module is
     /// loaded when it is first asked for, which may take a while.
     fn launch(

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
 
-use nearjoin_kernels::{self as kernels, Module};
+use nearjoin_kernels as kernels;
 
 use super::batches::SAMPLED;
 use super::device::{Array, Device, Stage};
@@ -12,7 +12,7 @@ use super::index::{Builder, Making, Ordered, Shape, Table};
 use super::job::{Finder, Job, Pattern};
 use super::ring;
 use super::sort::sort_by_key;
-use super::tuning::{Gathering, Tuning};
+use super::tuning::Tuning;
 use crate::error::{Error, Result};
 use crate::exec::cpu::pool::Pool;
 use crate::exec::{Emit, Executor, LaidOut, Request, Work};
@@ -50,25 +50,6 @@ pub(crate) struct Setup<'a, T> {
     /// Distance tests that are expected, of all queries.
     pub(crate) expected_tests: f64,
     pub(crate) expected_pairs: f64,
-}
-
-impl<T: Scalar> Setup<'_, T> {
-    /// What will be asked of the device, as far as is known before anybody asks for rows.
-    fn modules(&self) -> Vec<&'static Module> {
-        let metric = metric_name(self.threshold.metric);
-        let join = |family| kernels::epsilon(family, T::NAME, self.left.dimension(), metric);
-        let mut modules = vec![kernels::sort(), kernels::index(T::NAME), kernels::rows(T::NAME)];
-        if self.tuning.cooperation != Cooperation::Cell {
-            modules.push(join("query"));
-            return modules;
-        }
-        modules.push(join("count"));
-        modules.push(match self.tuning.gathering {
-            Gathering::Counted => join("fill"),
-            Gathering::Listed => join("list"),
-        });
-        modules
-    }
 }
 
 /// The rows of the whole input that the points here are.
@@ -135,7 +116,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     ///
     /// `ids` are the rows of the whole input, where only some of it is here.
     pub(crate) fn new(setup: Setup<'a, T>, ids: Option<Ids>) -> driver::Result<Self> {
-        setup.device.driver.prepare(&setup.modules());
         let stage = setup.device.stage(0);
         let origin = setup.narrow.as_ref().map(|(origin, _)| origin.clone());
         let parts_of_one = ids.as_ref().is_some_and(|ids| ids.same);
@@ -280,8 +260,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// Runs a kernel over all queries of a job.
     pub(super) fn run(&self, stage: &Stage, mode: Mode, job: &Job) -> Result<()> {
         let tuning = &self.setup.tuning;
-        let by_cell = tuning.cooperation == Cooperation::Cell;
-        let units = if by_cell { job.query_count.div_ceil(WARP) } else { job.query_count };
+        let units = self.units(job);
         let mut job = job.clone();
         let mut held = None;
         if mode != Mode::Work && tuning.schedule != Schedule::IndexOrder {
@@ -289,11 +268,28 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             job.units = order.address();
             held = Some(order);
         }
-        let queue = match tuning.schedule {
+        self.launch(stage, mode, &mut job, units)?;
+        drop(held);
+        Ok(())
+    }
+
+    /// Units of work of a job.
+    fn units(&self, job: &Job) -> u64 {
+        match self.setup.tuning.cooperation {
+            Cooperation::Cell => job.query_count.div_ceil(WARP),
+            _ => job.query_count,
+        }
+    }
+
+    /// Runs a kernel over the first `units` of a job.
+    fn launch(&self, stage: &Stage, mode: Mode, job: &mut Job, units: u64) -> Result<()> {
+        let by_cell = self.setup.tuning.cooperation == Cooperation::Cell;
+        let queue = match self.setup.tuning.schedule {
             Schedule::WorkQueue if mode != Mode::Work => Some(stage.array::<u32>(1)?),
             _ => None,
         };
-        let share = job.query_count as f64 / self.len().max(1) as f64;
+        let all = self.len() as u64 / if by_cell { WARP } else { 1 };
+        let share = units as f64 / all.max(1) as f64;
         let launches = (self.setup.expected_tests * share / LAUNCH).ceil().clamp(1.0, 1e6) as u64;
         let step = units.div_ceil(launches).max(1);
         for first in (0..units).step_by(step as usize) {
@@ -322,7 +318,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
                 }
             }
         }
-        drop(held);
         Ok(())
     }
 
@@ -408,19 +403,20 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         Ok(work)
     }
 
-    /// How many pairs all rows have together, by those of one query in a hundred, spread over
-    /// the order of the index.
+    /// How many pairs all rows have together, by those of one unit of queries in a hundred,
+    /// spread over the order of the index.
     pub(super) fn estimate_pairs(&self) -> Result<f64> {
         let stage = self.setup.device.stage(0);
         let counters = Counters::new(&stage)?;
-        let sampled: Vec<u32> = (0..self.len() as u32).step_by(SAMPLED).collect();
-        let queries = stage.copy_of(&sampled)?;
         let mut job = self.job();
         counters.describe(&mut job);
-        (job.queries, job.query_count) = (queries.address(), sampled.len() as u64);
-        self.run(&stage, Mode::Count, &job)?;
+        let units = self.units(&job);
+        let sampled: Vec<u32> = (0..units as u32).step_by(SAMPLED).collect();
+        let sample = stage.copy_of(&sampled)?;
+        job.units = sample.address();
+        self.launch(&stage, Mode::Count, &mut job, sampled.len() as u64)?;
         let [_, pairs, ..] = counters.read(&stage)?;
-        Ok(pairs as f64 * self.len() as f64 / sampled.len().max(1) as f64)
+        Ok(pairs as f64 * units as f64 / sampled.len().max(1) as f64)
     }
 
     /// The sizes of one row in a hundred, ascending by row: (row, size).

@@ -292,17 +292,14 @@ impl<T: Scalar> Found<'_, T> {
 
     /// Makes the rows batch by batch, and calls `deliver` with each while others are being
     /// made.
-    fn batches(
-        &self,
-        ends: &[u64],
-        deliver: &mut Deliver<'_, T>,
-    ) -> Result<()> {
+    fn batches(&self, ends: &[u64], deliver: &mut Deliver<'_, T>) -> Result<()> {
         let join = self.join;
         if self.list.is_some() {
             let batch = self.spread_list(total(ends) as usize)?;
             return deliver(&batch, self.stage.stream).map(|_| ());
         }
-        let mut bytes = join.setup.tuning.batch_bytes(total(ends) * self.pair_bytes());
+        let mut bytes =
+            join.setup.tuning.batch_bytes(total(ends) * self.pair_bytes(), join.is_easy());
         // What has been delivered stays so: batches of another size begin behind it.
         let mut done = 0;
         while done < join.len() {

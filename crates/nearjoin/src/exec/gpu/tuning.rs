@@ -67,12 +67,13 @@ impl Tuning {
         (chunk as usize, model.seconds(total, chunk, kept))
     }
 
-    /// The size of batches for a result of `total` bytes: enough of them that the first is
-    /// soon on the bus, and not so many that queries of a batch are far from each other. A
-    /// result that is on the bus for milliseconds only is one batch.
-    pub(super) fn batch_bytes(&self, total: u64) -> u64 {
-        const LEAST: u64 = 256 << 20;
-        const BATCHES: u64 = 4;
-        self.batch.unwrap_or((total / BATCHES).max(LEAST)).min(self.most_batch).max(4)
+    /// The size of batches for a result of `total` bytes. With several, the first is soon on the
+    /// bus; but queries of a batch are farther from each other than all are, and share fewer
+    /// candidates. So there is one, unless `easy`: where pairs take few tests.
+    pub(super) fn batch_bytes(&self, total: u64, easy: bool) -> u64 {
+        const LEAST: u64 = 32 << 20;
+        const BATCHES: u64 = 8;
+        let bytes = if easy { (total / BATCHES).max(LEAST) } else { total };
+        self.batch.unwrap_or(bytes).min(self.most_batch).max(4)
     }
 }

@@ -106,31 +106,6 @@ impl Device {
         Ok(function)
     }
 
-    /// Loads several modules, each on a thread of its own: the driver's compiler takes a tenth
-    /// of a second or more for each that it has not compiled before.
-    pub(super) fn prepare(&self, modules: &[&'static Module]) {
-        let missing: Vec<&'static Module> = {
-            let loaded = lock(&self.kernels.modules);
-            modules.iter().copied().filter(|module| !loaded.contains_key(module.name)).collect()
-        };
-        if missing.is_empty() {
-            return;
-        }
-        let load = |module| {
-            let _current = self.enter().ok()?;
-            self.load(module).ok()
-        };
-        std::thread::scope(|scope| {
-            let spawn = |&module: &&'static Module| (module, scope.spawn(move || load(module)));
-            for (module, thread) in missing.iter().map(spawn).collect::<Vec<_>>() {
-                if let Ok(Some(loaded)) = thread.join() {
-                    // Another join may have loaded it meanwhile: then there are two, for good.
-                    lock(&self.kernels.modules).entry(module.name).or_insert(loaded);
-                }
-            }
-        });
-    }
-
     fn module(&self, module: &'static Module) -> Result<Handle<CUmod_st>> {
         let mut modules = lock(&self.kernels.modules);
         if let Some(&loaded) = modules.get(module.name) {

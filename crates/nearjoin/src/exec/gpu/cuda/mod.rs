@@ -20,8 +20,6 @@ use cudarc::driver::sys::{CUctx_st, CUevent_st, CUstream_flags, CUstream_st};
 use self::api::{Api, Refusal, call};
 use self::cache::Cache;
 use self::kernel::Kernels;
-use nearjoin_kernels::Module;
-
 use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, STREAMS, Transfer};
 
 mod api;
@@ -224,10 +222,6 @@ impl Driver for Cuda {
 
     fn kept_host_memory(&self) -> u64 {
         lock(&self.0.kept_pinned).bytes() as u64
-    }
-
-    fn prepare(&self, modules: &[&'static Module]) {
-        self.0.prepare(modules);
     }
 
     fn launch(
