@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::gpu::Child;
+use crate::gpu::cases::{CASES, PAPERS};
 use crate::workload::{Case, EPS_CASES, KNN_ADVERSARIAL, KNN_CASES};
 
 /// What `--help` prints.
@@ -9,6 +11,7 @@ pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
+       nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [options]
 
 joins
   (default)         the ε-join
@@ -22,6 +25,13 @@ sections (default: --compare)
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
 
+sections of the ε-join on a GPU
+  --gpu             every answer in both types, beside the limits and others' times; the
+                    first call of a fresh process
+  --gpu-scaling     counts of 10⁷ and 10⁸ uniform 2-D points with 30 neighbours each
+  --gpu-papers      the papers' synthetic sets: duplicate removals, threads to a query,
+                    schedules, and sizes of batches
+
 options
   --cases a,b,c     (default: all of the join)
                     ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
@@ -29,11 +39,18 @@ options
                     uniform6-k8, clustered-k8, uniform64-k10, and for --adversarial and
                     --memory equal2-k8, duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8,
                     lattice6-k8
+                    --gpu: uniform2, uniform2-dense, uniform3, uniform4, uniform6,
+                    exponential2, exponential6
+                    --gpu-papers: Syn2D2M to Syn6D2M, Syn2D10M to Syn6D10M, Expo2D2M to
+                    Expo6D2M
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
-                    them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4).
+                    them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
+                    the sections of a GPU in proportion).
                     ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
                     KNN-join of which they take over a minute
+  --no-check        on a GPU: do not compare with the CPU's count
+  --quick           on a GPU: --points 1e5 --reps 2
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join) and pykdtree (KNN-join), or
                     none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
@@ -69,6 +86,18 @@ pub(crate) enum Section {
     Scaling,
     Adversarial,
     Memory,
+    Gpu,
+    GpuScaling,
+    GpuPapers,
+    /// Every kernel on a few points, for a sanitizer.
+    GpuSmall,
+}
+
+impl Section {
+    fn on_gpu(self) -> bool {
+        use Section::{Gpu, GpuPapers, GpuScaling, GpuSmall};
+        matches!(self, Gpu | GpuScaling | GpuPapers | GpuSmall)
+    }
 }
 
 /// Which other engines to run.
@@ -98,17 +127,46 @@ pub(crate) struct Options {
     pub(crate) slow_peers: bool,
     pub(crate) python: PathBuf,
     pub(crate) record: Option<PathBuf>,
+    /// What another process asks of this one.
+    pub(crate) child: Option<Child>,
+    /// Whether a GPU's counts are compared with the CPU's.
+    pub(crate) check: bool,
+    /// Whether the kernels of a GPU run on the CPU.
+    pub(crate) simt: bool,
     /// As it was given, for the record.
     pub(crate) command: String,
 }
 
 impl Options {
+    /// Whether the sections are those of a GPU: all are, or none.
+    pub(crate) fn on_gpu(&self) -> bool {
+        self.sections.iter().any(|section| section.on_gpu())
+    }
+
+    /// Whether a case is chosen.
+    pub(crate) fn has_case(&self, name: &str) -> bool {
+        self.cases.iter().any(|case| case == name)
+    }
+
+    /// The names of the cases that the sections have.
+    fn case_names(&self) -> Vec<&'static str> {
+        let has = |section| self.sections.contains(&section);
+        let mut names = Vec::new();
+        if has(Section::Gpu) {
+            names.extend(CASES.iter().map(|case| case.set.name));
+        }
+        if has(Section::GpuPapers) {
+            names.extend(PAPERS.iter().map(|set| set.name));
+        }
+        if self.on_gpu() { names } else { self.join.case_names() }
+    }
+
     /// Those of some cases that are chosen.
     pub(crate) fn chosen<Ask>(
         &self,
         cases: &'static [Case<Ask>],
     ) -> impl Iterator<Item = &'static Case<Ask>> {
-        cases.iter().filter(|case| self.cases.iter().any(|name| name == case.name))
+        cases.iter().filter(|case| self.has_case(case.name))
     }
 }
 
@@ -128,6 +186,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
         slow_peers: false,
         python: "python3".into(),
         record: None,
+        child: None,
+        check: true,
+        simt: false,
         command: args.join(" "),
     };
     let mut args = args.into_iter();
@@ -146,6 +207,15 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--scaling" => options.sections.push(Section::Scaling),
             "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
+            "--gpu" => options.sections.push(Section::Gpu),
+            "--gpu-scaling" => options.sections.push(Section::GpuScaling),
+            "--gpu-papers" => options.sections.push(Section::GpuPapers),
+            "--gpu-small" => options.sections.push(Section::GpuSmall),
+            "--gpu-first" => options.child = Some(Child::First(value()?)),
+            "--gpu-batches" => options.child = Some(Child::Batches(value()?)),
+            "--no-check" => options.check = false,
+            "--quick" => (options.points, options.reps) = (Some(100_000), 2),
+            "--simt" => options.simt = true,
             "--once" => options.once = Some(value()?),
             "--cases" => options.cases = value()?.split(',').map(String::from).collect(),
             "--points" => options.points = Some(number(name, &value()?)?),
@@ -161,11 +231,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.sections.is_empty() {
         options.sections.push(Section::Compare);
     }
-    let known = options.join.case_names();
+    if options.on_gpu() && !options.sections.iter().all(|section| section.on_gpu()) {
+        return Err("the sections of a GPU are for a run of their own".into());
+    }
+    if options.on_gpu() && options.join == Join::Knn {
+        return Err("the sections of a GPU are for the ε-join, not for --knn".into());
+    }
+    let known = options.case_names();
     if let Some(name) =
         options.cases.iter().chain(&options.once).find(|name| !known.contains(&&name[..]))
     {
-        return Err(format!("this join has no case {name:?}; there are {}", known.join(", ")));
+        return Err(format!("there is no case {name:?} here, but {}", known.join(", ")));
     }
     if options.cases.is_empty() {
         options.cases = known.into_iter().map(String::from).collect();
@@ -242,9 +318,22 @@ mod tests {
 
     #[test]
     fn the_help_names_every_case() {
-        for name in [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names) {
+        let joins = [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names);
+        for name in joins.chain(parsed("--gpu").unwrap().case_names()) {
             assert!(HELP.contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_gpu_has_sections_and_cases_of_its_own() {
+        let options = parsed("--gpu --gpu-papers --cases uniform2-dense,Expo6D2M").unwrap();
+        assert!(options.on_gpu() && options.has_case("Expo6D2M"));
+        assert!(!options.has_case("uniform2") && options.check);
+        let options = parsed("--gpu --quick --reps 3 --no-check").unwrap();
+        assert_eq!((options.points, options.reps, options.check), (Some(100_000), 3, false));
+        assert_eq!(options.cases.len(), CASES.len());
+        let child = parsed("--gpu-first uniform2").unwrap().child;
+        assert_eq!(child, Some(Child::First("uniform2".into())));
     }
 
     #[test]
@@ -260,6 +349,10 @@ mod tests {
             "--knn --once uniform2",
             "--knn --scaling",
             "--adversarial",
+            "--gpu --memory",
+            "--gpu --knn",
+            "--gpu --cases clustered",
+            "--gpu-scaling --cases uniform2",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

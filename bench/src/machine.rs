@@ -14,15 +14,32 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// The machine and the peers.
+    pub(crate) fn with_peers(python: &Python) -> Self {
+        let versions = ["kiddo", "rstar", "rayon"]
+            .map(|name| format!("{name} {}", locked_version(name).unwrap_or("unknown")));
+        let mut machine = Machine::describe();
+        machine.lines.extend([
+            ("peers in Rust", versions.join(", ")),
+            ("peers in Python", python.to_string()),
+        ]);
+        machine
+    }
+
+    /// The machine and its GPU, in words.
+    pub(crate) fn with_gpu(gpu: String) -> Self {
+        let mut machine = Machine::describe();
+        machine.lines.push(("GPU", gpu));
+        machine
+    }
+
     /// Asks the system. What it does not tell is "unknown".
-    pub(crate) fn describe(python: &Python) -> Self {
+    fn describe() -> Self {
         let threads = std::thread::available_parallelism().map_or(0, |n| n.get());
         let memory = field("/proc/meminfo", "MemTotal").and_then(|text| kibibytes(&text));
         let pages = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok();
         let load = fs::read_to_string("/proc/loadavg").ok();
         let load = load.map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
-        let versions = ["kiddo", "rstar", "rayon"]
-            .map(|name| format!("{name} {}", locked_version(name).unwrap_or("unknown")));
         let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
         let lines = vec![
             ("date", known(output("date", &["-u", "+%F"]))),
@@ -35,8 +52,6 @@ impl Machine {
             ("compiler", env!("BENCH_RUSTC").into()),
             ("nearjoin's instruction set", simd()),
             ("built for", build().into()),
-            ("peers in Rust", versions.join(", ")),
-            ("peers in Python", python.to_string()),
         ];
         Machine { lines }
     }

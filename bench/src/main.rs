@@ -7,6 +7,7 @@
 
 mod args;
 mod epsilon;
+mod gpu;
 mod knn;
 mod machine;
 mod once;
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the sections that were asked for. False if a peer disagrees with us.
+/// Runs the sections that were asked for. False if a peer disagrees with us, or a GPU with the
+/// CPU.
 fn run(options: Options) -> Result<bool> {
     if options.help {
         print!("{}", args::HELP);
@@ -49,9 +51,16 @@ fn run(options: Options) -> Result<bool> {
         println!("{once}");
         return Ok(true);
     }
+    if let Some(child) = &options.child {
+        println!("{}", gpu::run_child(child, &options)?);
+        return Ok(true);
+    }
 
     let python = Python::find(&options);
-    let machine = Machine::describe(&python);
+    let machine = match options.on_gpu() {
+        true => Machine::with_gpu(gpu::describe(&options)?),
+        false => Machine::with_peers(&python),
+    };
     println!("{machine}");
     let mut agree = true;
     let mut sections = Vec::new();
@@ -70,6 +79,11 @@ fn run(options: Options) -> Result<bool> {
             (Section::Scaling, _) => epsilon::scaling::run(&options)?,
             (Section::Adversarial, _) => knn::adversarial::run(&options)?,
             (Section::Memory, _) => once::memory(&options)?,
+            (&section, _) => {
+                let (text, right) = gpu::run(section, &options)?;
+                agree &= right;
+                text
+            }
         };
         println!("{text}");
         sections.push(text);

@@ -55,6 +55,16 @@ pub(crate) fn seconds(seconds: Option<f64>) -> String {
     }
 }
 
+/// Milliseconds with four significant digits or so, or a dash.
+pub(crate) fn milliseconds(milliseconds: Option<f64>) -> String {
+    match milliseconds {
+        None => "–".into(),
+        Some(ms) if ms < 10.0 => format!("{ms:.3}"),
+        Some(ms) if ms < 1000.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+    }
+}
+
 /// How many times longer, or a dash.
 pub(crate) fn times(longer: Option<f64>, shorter: Option<f64>) -> String {
     match longer.zip(shorter) {
@@ -93,6 +103,12 @@ mod tests {
             table.to_string(),
             "| a       |  ratio |\n| ------- | -----: |\n| uniform | 1.50 × |\n"
         );
+    }
+
+    #[test]
+    fn times_have_the_digits_that_count() {
+        let shown = [None, Some(2.5), Some(115.0), Some(2929.4)].map(milliseconds);
+        assert_eq!(shown, ["–", "2.500", "115.0", "2929"]);
     }
 
     #[test]

@@ -1,0 +1,179 @@
+//! The ε-join on a GPU: its times beside the limits, growth, and the papers' tables.
+
+mod batches;
+pub(crate) mod cases;
+mod data;
+mod first;
+mod measure;
+mod papers;
+mod scaling;
+mod small;
+mod standard;
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use nearjoin::driver::Driver;
+use nearjoin::{Device, EpsJoin, GpuOptions, Knobs};
+
+use crate::Result;
+use crate::args::{Options, Section};
+
+/// Runs a section. The second is false if an answer is wrong.
+pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)> {
+    let target = Target::new(options)?;
+    match section {
+        Section::GpuScaling => scaling::run(&target, options).map(|text| (text, true)),
+        Section::GpuPapers => papers::run(&target, options).map(|text| (text, true)),
+        Section::GpuSmall => small::run(&target, options),
+        _ => standard::run(&target, options).map(|text| (text, true)),
+    }
+}
+
+/// What this process does for the one that started it, and prints.
+pub(crate) fn run_child(child: &Child, options: &Options) -> Result<String> {
+    let target = Target::new(options)?;
+    match child {
+        Child::First(name) => first::here(name, &target, options).map(|first| first.to_string()),
+        Child::Batches(name) => batches::here(name, &target, options),
+    }
+}
+
+/// The GPU in words: its name, its driver.
+pub(crate) fn describe(options: &Options) -> Result<String> {
+    if options.simt {
+        return Ok("none; its kernels run on the CPU, and these times mean nothing".into());
+    }
+    let gpu = nearjoin::gpu()?;
+    let ((major, minor), (cuda, point)) = (gpu.capability, gpu.driver);
+    let module = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let module = module.as_deref().and_then(driver_version).unwrap_or("unknown");
+    Ok(format!(
+        "{}, {:.1} GiB ({:.1} free), {} multiprocessors, compute capability {major}.{minor}, \
+         driver {module} for CUDA {cuda}.{point}",
+        gpu.name,
+        gpu.memory as f64 / (1u64 << 30) as f64,
+        gpu.free_memory as f64 / (1u64 << 30) as f64,
+        gpu.multiprocessors,
+    ))
+}
+
+/// The number in `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  …`.
+fn driver_version(text: &str) -> Option<&str> {
+    let mut words = text.lines().next()?.split_whitespace();
+    words.find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Where joins run: the GPU of this machine, or its kernels on the CPU.
+pub(crate) struct Target {
+    driver: Option<Arc<dyn Driver>>,
+}
+
+impl Target {
+    /// Opens nothing yet: the first join does.
+    fn new(options: &Options) -> Result<Self> {
+        match options.simt {
+            true => Ok(Target { driver: Some(simt()?) }),
+            false => Ok(Target { driver: None }),
+        }
+    }
+
+    /// A join there.
+    fn join(&self, eps: f64, gpu: GpuOptions) -> EpsJoin {
+        self.join_with(eps, gpu, Knobs::default())
+    }
+
+    fn join_with(&self, eps: f64, gpu: GpuOptions, mut knobs: Knobs) -> EpsJoin {
+        knobs.driver.clone_from(&self.driver);
+        EpsJoin::new(eps).device(Device::Gpu).gpu(gpu.knobs(knobs))
+    }
+}
+
+#[cfg(any(test, feature = "simt"))]
+fn simt() -> Result<Arc<dyn Driver>> {
+    Ok(Arc::new(nearjoin_simt::Simt::new()))
+}
+
+#[cfg(not(any(test, feature = "simt")))]
+fn simt() -> Result<Arc<dyn Driver>> {
+    Err("--simt needs a build with --features simt".into())
+}
+
+/// What only a fresh process can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    /// The first call, on the case of this name.
+    First(String),
+    /// Batches of several sizes, none of which is pinned yet, on the set of this name.
+    Batches(String),
+}
+
+impl Child {
+    /// Runs it in a process of its own and gives what that printed.
+    fn run(&self, options: &Options) -> Result<String> {
+        let (flag, name) = match self {
+            Child::First(name) => ("--gpu-first", name),
+            Child::Batches(name) => ("--gpu-batches", name),
+        };
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([flag, name, "--reps", &options.reps.to_string()]).stderr(Stdio::inherit());
+        if let Some(points) = options.points {
+            command.args(["--points", &points.to_string()]);
+        }
+        if options.simt {
+            command.arg("--simt");
+        }
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(format!("{flag} {name} failed: {}", output.status).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_is_named() {
+        let text =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC 12.2";
+        assert_eq!(driver_version(text), Some("550.54.15"));
+        assert_eq!(driver_version("NVRM version: none"), None);
+    }
+
+    /// Options for a section on the CPU, with few points.
+    fn options(line: &str) -> Options {
+        let line = format!("{line} --simt --reps 1");
+        crate::args::parse(line.split(' ').map(String::from)).unwrap()
+    }
+
+    #[test]
+    fn a_case_on_the_kernels_own_sources() {
+        let options = options("--gpu --cases uniform3 --points 400");
+        let target = Target::new(&options).unwrap();
+        let text = standard::cases(&target, &options).unwrap();
+        assert!(text.contains("| uniform3"), "{text}");
+        let first = run_child(&Child::First("uniform3".into()), &options).unwrap();
+        assert_eq!(first.split(' ').count(), 3, "{first}");
+    }
+
+    #[test]
+    fn the_papers_on_the_kernels_own_sources() {
+        let options = options("--gpu-papers --cases Expo3D2M --points 300");
+        let target = Target::new(&options).unwrap();
+        let text = papers::sets(&target, &options).unwrap();
+        assert_eq!(text.matches("| Expo3D2M").count(), 2, "{text}");
+        let text = run_child(&Child::Batches("Expo3D2M".into()), &options).unwrap();
+        assert_eq!(text.matches("measured best").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_small_case_on_the_kernels_own_sources() {
+        let options = options("--gpu-small --points 60");
+        let target = Target::new(&options).unwrap();
+        let (text, right) = small::run_every(&target, 60, 13).unwrap();
+        assert!(right, "{text}");
+    }
+}
