@@ -1,17 +1,22 @@
-//! What is done for the project and not by a build: `cargo xtask kernels`.
+//! What is done for the project and not by a build: `cargo xtask kernels`, `cargo xtask
+//! gpu-bundle`.
 
+mod bundle;
 mod kernels;
 #[path = "../../crates/nearjoin-kernels/src/modules.rs"]
 mod modules;
 #[path = "../../crates/nearjoin-kernels/src/stamp.rs"]
 mod stamp;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask kernels             compile the CUDA kernels to PTX
 cargo xtask kernels --check     say whether the committed PTX is what they compile to
-cargo xtask kernels --install   make sure that the compiler is there";
+cargo xtask kernels --install   make sure that the compiler is there
+cargo xtask gpu-bundle [folder] put all that tests and measures a GPU into one folder
+                                (default: gpu-bundle)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +24,8 @@ fn main() -> ExitCode {
         ["kernels"] => kernels::generate(),
         ["kernels", "--check"] => kernels::check(),
         ["kernels", "--install"] => kernels::install(),
+        ["gpu-bundle"] => bundle::make(Path::new("gpu-bundle")),
+        ["gpu-bundle", folder] => bundle::make(Path::new(folder)),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Tests and measures nearjoin on the GPU of this machine.
+#
+#   run.sh [section …]    sections: conformance unit memcheck racecheck bench scaling papers
+#                         (default: all of them; check: the first four; tables: the others)
+#
+# Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
+# QUICK=1 makes the tables smaller. A section that fails does not keep the others from running.
+
+set -u -o pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$here}
+mkdir -p "$out"
+record=$out/record.md
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+quick=${QUICK:+--quick}
+failed=()
+
+# sanitizer TOOL PROGRAM…: memory errors and races end in an exit status of 9.
+sanitizer() {
+    local tool=$1 program=compute-sanitizer
+    shift
+    command -v "$program" >/dev/null || program=/usr/local/cuda/bin/compute-sanitizer
+    "$program" --tool "$tool" --error-exitcode 9 "$@"
+}
+
+# table NAME FLAG…: a section of the benchmark, whose tables are added to the record.
+table() {
+    local name=$1 status
+    shift
+    "$here/nearjoin-bench" "$@" $quick --record "$scratch/$name.md"
+    status=$?
+    [ -f "$scratch/$name.md" ] && cat "$scratch/$name.md" >>"$record" && echo >>"$record"
+    return $status
+}
+
+section() {
+    case $1 in
+    conformance) NEARJOIN_TEST_GPU=1 "$here/suite" gpu:: ;;
+    # The sham driver is for machines without one.
+    unit) "$here/unit" exec::gpu::cuda --skip sham ;;
+    memcheck) sanitizer memcheck "$here/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
+    racecheck) sanitizer racecheck "$here/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
+    bench) table gpu --gpu ;;
+    scaling) table gpu-scaling --gpu-scaling ;;
+    papers) table gpu-papers --gpu-papers --reps 3 ;;
+    *)
+        echo "no section $1: see the top of run.sh"
+        return 2
+        ;;
+    esac
+}
+
+checks="conformance unit memcheck racecheck"
+tables="bench scaling papers"
+wanted=()
+for name in "${@:-all}"; do
+    case $name in
+    all) wanted+=($checks $tables) ;;
+    check) wanted+=($checks) ;;
+    tables) wanted+=($tables) ;;
+    *) wanted+=("$name") ;;
+    esac
+done
+
+: >"$record"
+nvidia-smi 2>&1 || echo "no nvidia-smi"
+"$here/nearjoin" info 2>&1
+results=$'## Sections\n\n'
+for name in "${wanted[@]}"; do
+    echo "== $name"
+    start=$SECONDS
+    if section "$name" 2>&1 | tee "$out/$name.log"; then
+        verdict=passed
+    else
+        verdict="FAILED with status ${PIPESTATUS[0]}"
+        failed+=("$name")
+    fi
+    line="- $name: $verdict, $((SECONDS - start)) s"
+    echo "== $line"
+    results+=$line$'\n'
+done
+printf '%s' "$results" >>"$record"
+
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}"
+    exit 1
+fi
+echo "all passed"
