@@ -24,9 +24,9 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
     let target = Target::new(options)?;
     match section {
         Section::GpuScaling => scaling::run(&target, options).map(|text| (text, true)),
-        Section::GpuPapers => papers::run(&target, options).map(|text| (text, true)),
+        Section::GpuPapers => papers::run(&target, options),
         Section::GpuSmall => small::run(&target, options),
-        _ => standard::run(&target, options).map(|text| (text, true)),
+        _ => standard::run(&target, options),
     }
 }
 
@@ -62,6 +62,27 @@ pub(crate) fn describe(options: &Options) -> Result<String> {
 fn driver_version(text: &str) -> Option<&str> {
     let mut words = text.lines().next()?.split_whitespace();
     words.find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// What went wrong, case by case: the others are measured all the same.
+#[derive(Default)]
+struct Failures(String);
+
+impl Failures {
+    /// The value, if there is one; else the reason is kept, and shown at once.
+    fn keep<V>(&mut self, name: &str, result: Result<V>) -> Option<V> {
+        let reason = match result {
+            Ok(value) => return Some(value),
+            Err(reason) => reason,
+        };
+        eprintln!("{name}: {reason}");
+        self.0 += &format!("- **{name} failed: {reason}**\n");
+        None
+    }
+
+    fn none(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Where joins run: the GPU of this machine, or its kernels on the CPU.
@@ -153,7 +174,9 @@ mod tests {
     fn a_case_on_the_kernels_own_sources() {
         let options = options("--gpu --cases uniform3 --points 400");
         let target = Target::new(&options).unwrap();
-        let text = standard::cases(&target, &options).unwrap();
+        let mut failures = Failures::default();
+        let text = standard::cases(&target, &options, &mut failures);
+        assert!(failures.none(), "{}", failures.0);
         assert!(text.contains("| uniform3"), "{text}");
         let first = run_child(&Child::First("uniform3".into()), &options).unwrap();
         assert_eq!(first.split(' ').count(), 3, "{first}");
@@ -163,10 +186,21 @@ mod tests {
     fn the_papers_on_the_kernels_own_sources() {
         let options = options("--gpu-papers --cases Expo3D2M --points 300");
         let target = Target::new(&options).unwrap();
-        let text = papers::sets(&target, &options).unwrap();
+        let mut failures = Failures::default();
+        let text = papers::sets(&target, &options, &mut failures);
+        assert!(failures.none(), "{}", failures.0);
         assert_eq!(text.matches("| Expo3D2M").count(), 2, "{text}");
         let text = run_child(&Child::Batches("Expo3D2M".into()), &options).unwrap();
-        assert_eq!(text.matches("measured best").count(), 2, "{text}");
+        assert_eq!(text.matches("measured best").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn failures_are_kept() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.keep("one", Ok(1)), Some(1));
+        assert!(failures.none());
+        assert_eq!(failures.keep::<u8>("two", Err("lost".into())), None);
+        assert_eq!(failures.0, "- **two failed: lost**\n");
     }
 
     #[test]

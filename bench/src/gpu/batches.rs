@@ -65,7 +65,7 @@ pub(super) fn here(name: &str, target: &Target, options: &Options) -> Result<Str
         sizes.iter().map(run).collect::<Result<Vec<Run>>>()
     };
     let chunks = runs(
-        &CHUNKS,
+        &fitting(&CHUNKS, total),
         |gpu, bytes| gpu.chunk_bytes(bytes as usize),
         |_, total, bytes| total.div_ceil(bytes) as usize,
     )?;

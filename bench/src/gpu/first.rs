@@ -8,7 +8,7 @@ use nearjoin::{GpuOptions, Points};
 
 use super::cases::{CASES, FIRST_CALL, STANDARD};
 use super::measure::agree;
-use super::{Child, Target, data, measure};
+use super::{Child, Failures, Target, data, measure};
 use crate::Result;
 use crate::args::Options;
 use crate::table::{Table, milliseconds, times};
@@ -54,11 +54,13 @@ pub(super) fn here(name: &str, target: &Target, options: &Options) -> Result<Fir
 }
 
 /// The table, each case in a process of its own.
-pub(super) fn run(options: &Options) -> Result<String> {
+pub(super) fn run(options: &Options, failures: &mut Failures) -> String {
     let mut table = Table::new(&["first count, ms", "first", "second", "more", "limit", "÷ limit"]);
     for case in CASES.iter().filter(|case| options.has_case(case.set.name)) {
         let name = case.set.name;
-        let first: First = Child::First(name.into()).run(options)?.trim().parse()?;
+        let line = Child::First(name.into()).run(options);
+        let first = line.and_then(|line| line.trim().parse::<First>());
+        let Some(first) = failures.keep(name, first) else { continue };
         let more = first.first - first.second;
         let limit = (options.points.unwrap_or(STANDARD) == STANDARD).then_some(FIRST_CALL);
         table.row(vec![
@@ -70,10 +72,10 @@ pub(super) fn run(options: &Options) -> Result<String> {
             times(Some(more), limit),
         ]);
     }
-    Ok(format!(
+    format!(
         "{table}\n\
          The first call of a fresh process opens the device and loads the kernels; f32 points.\n"
-    ))
+    )
 }
 
 #[cfg(test)]

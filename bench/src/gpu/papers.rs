@@ -4,7 +4,7 @@ use nearjoin::{Cooperation, DuplicateRemoval, EpsJoin, GpuOptions, Points, Sched
 
 use super::cases::{BATCHED, PAPERS, Set};
 use super::measure::{self, agree, best};
-use super::{Child, Target, data};
+use super::{Child, Failures, Target, data};
 use crate::Result;
 use crate::args::Options;
 use crate::table::{Table, grouped, milliseconds};
@@ -53,18 +53,22 @@ impl Way {
 }
 
 /// The section: the ways, and the batches of some sets.
-pub(super) fn run(target: &Target, options: &Options) -> Result<String> {
-    let mut text = sets(target, options)?;
+pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> {
+    let mut failures = Failures::default();
+    let mut text = sets(target, options, &mut failures);
     text += &format!("\n## Sizes of batches\n\n{}", super::batches::ABOUT);
     for name in BATCHED.iter().filter(|name| options.has_case(name)) {
         eprintln!("{name}: batches");
-        text += &format!("\n{}", Child::Batches((*name).into()).run(options)?);
+        let tables = Child::Batches((*name).into()).run(options);
+        if let Some(tables) = failures.keep(name, tables) {
+            text += &format!("\n{tables}");
+        }
     }
-    Ok(text)
+    Ok((text + &failures.0, failures.none()))
 }
 
 /// The chosen sets, every way.
-pub(super) fn sets(target: &Target, options: &Options) -> Result<String> {
+pub(super) fn sets(target: &Target, options: &Options, failures: &mut Failures) -> String {
     let heads = |answer: &'static str| {
         let mut heads = vec![answer, "points", "ε", "pairs"];
         heads.extend(WAYS.iter().map(|way| way.name));
@@ -74,9 +78,9 @@ pub(super) fn sets(target: &Target, options: &Options) -> Result<String> {
     let mut csr = Table::new(&heads("CSR, ms"));
     let mut count = Table::new(&heads("count, ms"));
     for set in PAPERS.iter().filter(|set| options.has_case(set.name)) {
-        eprintln!("{}", set.name);
         let set = set.scaled(options.points);
-        let times = Times::measure(&set, target, options)?;
+        let times = Times::measure(&set, target, options);
+        let Some(times) = failures.keep(set.name, times) else { continue };
         let row = |times_of_ways: &[Option<f64>]| {
             let mut cells = vec![
                 set.name.into(),
@@ -90,7 +94,7 @@ pub(super) fn sets(target: &Target, options: &Options) -> Result<String> {
         csr.row(row(&times.csr));
         count.row(row(&times.count));
     }
-    Ok(format!(
+    format!(
         "## The papers' sets\n\n{csr}\n{count}\n\
          - f32 points; best of {} calls after one that does not count; CSR into reused buffers.\n  \
          Answers of over {} pairs are only counted.\n\
@@ -99,7 +103,7 @@ pub(super) fn sets(target: &Target, options: &Options) -> Result<String> {
          where pairs are listed first, it meets each once.\n",
         options.reps,
         grouped(MOST_PAIRS),
-    ))
+    )
 }
 
 /// Milliseconds of every way, and of what the plan chooses.
@@ -124,6 +128,7 @@ impl Times {
         for (name, join) in joins.chain([("auto", auto)]) {
             let timed = best(options.reps, || measure::count(&join, &points))?;
             agree(&format!("{}, {name}: a count", set.name), timed.stats.pairs, pairs)?;
+            eprintln!("{}, {name}: count {:.3} ms", set.name, timed.ms());
             count.push(Some(timed.ms()));
             let Some(arrays) = &mut arrays else {
                 csr.push(None);
@@ -131,6 +136,7 @@ impl Times {
             };
             let timed = best(options.reps, || measure::reused(&join, &points, arrays))?;
             agree(&format!("{}, {name}: CSR", set.name), timed.stats.pairs, pairs)?;
+            eprintln!("{}, {name}: CSR {:.3} ms", set.name, timed.ms());
             csr.push(Some(timed.ms()));
         }
         Ok(Times { pairs, count, csr })

@@ -1,20 +1,23 @@
 //! The table of the standard cases, beside the limits and beside what others took.
 
+use std::fmt;
 use std::time::Instant;
 
 use nearjoin::{Device, EpsJoin, GpuOptions, Points, Scalar};
 
 use super::cases::{CASES, Case, F64_BESIDE_F32, STANDARD};
 use super::measure::{self, Timed, agree, best};
-use super::{Target, data, first};
+use super::{Failures, Target, data, first};
 use crate::Result;
 use crate::args::Options;
 use crate::table::{Table, grouped, milliseconds, times};
 
 /// The section: the cases, and the first call of a fresh process on each.
-pub(super) fn run(target: &Target, options: &Options) -> Result<String> {
-    let cases = cases(target, options)?;
-    Ok(format!("{cases}\n{}", first::run(options)?))
+pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> {
+    let mut failures = Failures::default();
+    let cases = cases(target, options, &mut failures);
+    let first = first::run(options, &mut failures);
+    Ok((format!("{cases}\n{first}{}", failures.0), failures.none()))
 }
 
 /// What one type took, the best calls.
@@ -37,20 +40,20 @@ struct Row {
 }
 
 /// The chosen cases in both types.
-pub(super) fn cases(target: &Target, options: &Options) -> Result<String> {
+pub(super) fn cases(target: &Target, options: &Options, failures: &mut Failures) -> String {
     let mut rows = Vec::new();
     for case in CASES.iter().filter(|case| options.has_case(case.set.name)) {
-        eprintln!("{}", case.set.name);
         let set = case.set.scaled(options.points);
-        let f32 = measure::<f32>(case, target, options)?;
-        let f64 = measure::<f64>(case, target, options)?;
+        let times = measure::<f32>(case, target, options)
+            .and_then(|f32| Ok((f32, measure::<f64>(case, target, options)?)));
+        let Some((f32, f64)) = failures.keep(set.name, times) else { continue };
         rows.push(Row { case, points: set.points, eps: set.eps(), f32, f64 });
     }
     let checked = match options.check {
-        true => "The CPU engine counts the same pairs, in both types.",
+        true => "The CPU engine counts the same pairs in every case shown, in both types.",
         false => "The counts were not compared with the CPU's.",
     };
-    Ok(format!(
+    format!(
         "## The ε-join on the GPU\n\n{}\n{}\n{}\n{}\n\
          - Milliseconds, best of {} calls after one that does not count: from checked points in\n  \
          the host's memory to the answer there, planning included. Memory of an answer is given\n  \
@@ -66,7 +69,7 @@ pub(super) fn cases(target: &Target, options: &Options) -> Result<String> {
         types_table(&rows),
         phases_table(&rows),
         options.reps,
-    ))
+    )
 }
 
 /// Every answer of one type; the pairs must be the same in all, and the CPU's.
@@ -92,14 +95,26 @@ fn measure<T: Scalar>(case: &Case, target: &Target, options: &Options) -> Result
     let fresh = best(options.reps, || Ok(measure::fresh(&join, &points)?.0))?;
     let (_, mut arrays) = measure::fresh(&join, &points)?;
     let reused = best(options.reps, || measure::reused(&join, &points, &mut arrays))?;
-    Ok(Times {
+    let times = Times {
         check,
         degrees: same("degrees", degrees)?,
         blocks: same("blocks", blocks)?,
         reused: same("CSR into reused buffers", reused)?,
         fresh: same("CSR", fresh)?,
         count,
-    })
+    };
+    eprintln!("{}, {}: {times}", set.name, T::NAME);
+    Ok(times)
+}
+
+/// In a line, so that a run that is cut short has told something.
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Times { count, degrees, blocks, reused, fresh, .. } = self;
+        let count = count.ms();
+        write!(f, "count {count:.3} ms, degrees {degrees:.3}, blocks {blocks:.3}, ")?;
+        write!(f, "CSR reused {reused:.3}, fresh {fresh:.3}")
+    }
 }
 
 impl Row {
