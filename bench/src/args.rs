@@ -237,6 +237,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.on_gpu() && options.join == Join::Knn {
         return Err("the sections of a GPU are for the ε-join, not for --knn".into());
     }
+    if options.on_gpu() {
+        // Their times are constants of the tables.
+        options.peers = Peers::default();
+    }
     let known = options.case_names();
     if let Some(name) =
         options.cases.iter().chain(&options.once).find(|name| !known.contains(&&name[..]))
@@ -328,6 +332,7 @@ mod tests {
     fn a_gpu_has_sections_and_cases_of_its_own() {
         let options = parsed("--gpu --gpu-papers --cases uniform2-dense,Expo6D2M").unwrap();
         assert!(options.on_gpu() && options.has_case("Expo6D2M"));
+        assert_eq!(options.peers, Peers::default());
         assert!(!options.has_case("uniform2") && options.check);
         let options = parsed("--gpu --quick --reps 3 --no-check").unwrap();
         assert_eq!((options.points, options.reps, options.check), (Some(100_000), 3, false));

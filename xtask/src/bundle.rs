@@ -23,16 +23,14 @@ const BINARIES: [Binary; 4] = [
         name: "nearjoin-bench",
         kind: Kind::Program,
         target: "nearjoin-bench",
-        build: &["build", "-p", "nearjoin-bench"],
+        build: PROGRAMS,
     },
-    Binary {
-        name: "nearjoin",
-        kind: Kind::Program,
-        target: "nearjoin",
-        build: &["build", "-p", "nearjoin-cli"],
-    },
+    Binary { name: "nearjoin", kind: Kind::Program, target: "nearjoin", build: PROGRAMS },
 ];
 const TESTS: &[&str] = &["test", "--no-run", "-p", "nearjoin", "--lib", "--test", "suite"];
+
+// In one command, so that what they share is built once.
+const PROGRAMS: &[&str] = &["build", "-p", "nearjoin-bench", "-p", "nearjoin-cli"];
 
 /// An executable: its name in the folder, the target of cargo that it is, and the arguments of
 /// cargo that make it.
