@@ -1,5 +1,5 @@
 //! What a machine with a GPU needs and cannot build: the tests, the benchmarks and the program,
-//! stripped, in one folder with a script that runs them.
+//! stripped and packed, in one folder with a script that runs them.
 
 use std::error::Error;
 use std::fs;
@@ -63,8 +63,11 @@ pub(crate) fn make(folder: &Path) -> Result<()> {
     for (path, Binary { name, .. }) in built.iter().zip(&BINARIES) {
         let copy = folder.join(name);
         fs::copy(path, &copy)?;
-        strip(&copy)?;
-        let bytes = fs::metadata(&copy)?.len();
+        // Without symbols by hand: to build it so would be to build everything again.
+        run("strip", &copy)?;
+        // Most of what is left is the text of the kernels.
+        run("gzip", &copy)?;
+        let bytes = fs::metadata(folder.join(format!("{name}.gz")))?.len();
         println!("{:>6.1} MiB  {name}", mebibytes(bytes));
         total += bytes;
     }
@@ -109,12 +112,12 @@ fn executable(messages: &str, kind: Kind, target: &str) -> Option<PathBuf> {
     messages.filter(of_target).find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
-/// Removes the symbols of a copy: to build it without would be to build everything again.
-fn strip(path: &Path) -> Result<()> {
-    match Command::new("strip").arg(path).status() {
+/// Runs a tool on a file, which it replaces.
+fn run(tool: &str, path: &Path) -> Result<()> {
+    match Command::new(tool).arg(path).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("strip {}: {status}", path.display()).into()),
-        Err(error) => Err(format!("strip, of binutils: {error}").into()),
+        Ok(status) => Err(format!("{tool} {}: {status}", path.display()).into()),
+        Err(error) => Err(format!("{tool}: {error}").into()),
     }
 }
 
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn the_script_runs_what_is_there() {
         for Binary { name, .. } in BINARIES {
-            assert!(SCRIPT.contains(&format!("\"$here/{name}\"")), "{name}");
+            assert!(SCRIPT.contains(&format!("\"$bin/{name}\"")), "{name}");
         }
     }
 }

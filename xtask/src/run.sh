@@ -14,6 +14,12 @@ mkdir -p "$out"
 record=$out/record.md
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+bin=$scratch/bin
+mkdir "$bin"
+for packed in "$here"/*.gz; do
+    program=$bin/$(basename "$packed" .gz)
+    gzip -dc "$packed" >"$program" && chmod +x "$program"
+done
 quick=${QUICK:+--quick}
 failed=()
 
@@ -29,7 +35,7 @@ sanitizer() {
 table() {
     local name=$1 status
     shift
-    "$here/nearjoin-bench" "$@" $quick --record "$scratch/$name.md"
+    "$bin/nearjoin-bench" "$@" $quick --record "$scratch/$name.md"
     status=$?
     [ -f "$scratch/$name.md" ] && cat "$scratch/$name.md" >>"$record" && echo >>"$record"
     return $status
@@ -37,11 +43,11 @@ table() {
 
 section() {
     case $1 in
-    conformance) NEARJOIN_TEST_GPU=1 "$here/suite" gpu:: ;;
+    conformance) NEARJOIN_TEST_GPU=1 "$bin/suite" gpu:: ;;
     # The sham driver is for machines without one.
-    unit) "$here/unit" exec::gpu::cuda --skip sham ;;
-    memcheck) sanitizer memcheck "$here/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
-    racecheck) sanitizer racecheck "$here/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
+    unit) "$bin/unit" exec::gpu::cuda --skip sham ;;
+    memcheck) sanitizer memcheck "$bin/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
+    racecheck) sanitizer racecheck "$bin/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
     bench) table gpu --gpu ;;
     scaling) table gpu-scaling --gpu-scaling ;;
     papers) table gpu-papers --gpu-papers --reps 3 ;;
@@ -66,7 +72,7 @@ done
 
 : >"$record"
 nvidia-smi 2>&1 || echo "no nvidia-smi"
-"$here/nearjoin" info 2>&1
+"$bin/nearjoin" info 2>&1
 results=$'## Sections\n\n'
 for name in "${wanted[@]}"; do
     echo "== $name"
