@@ -27,11 +27,18 @@ fn main() {
     build.cpp(true).std("c++17").opt_level(1).debug(false).warnings(false);
     build.flag("-ffp-contract=off").flag("-fno-strict-aliasing").flag("-fno-exceptions");
     build.flag("-w").includes([Path::new("cpp"), cu, Path::new("tests/suite")]);
+    // Every look at `threadIdx` would be a call otherwise. Tests are programs, not libraries.
+    build.flag("-ftls-model=local-exec");
     sanitize(&mut build);
     if variable("NEARJOIN_SIMT_UCONTEXT").is_some() {
         build.define("SIMT_UCONTEXT", None);
     }
-    build.files(["cpp/fiber.cpp", "cpp/block.cpp"]);
+    // What changes from thread to thread runs all the time, and is little to compile.
+    let mut changes = build.clone();
+    if variable("NEARJOIN_SIMT_SANITIZE").is_none() {
+        changes.opt_level(2);
+    }
+    changes.file("cpp/block.cpp").compile("nearjoin_simt_blocks");
     for source in &sources {
         let file = out.join(format!("{}.cpp", source.name));
         write(&file, &module(source));
@@ -50,14 +57,22 @@ fn module(source: &Source) -> String {
         source.defines.iter().map(|define| format!("#define {}", define.replace('=', " ")));
     let defines: Vec<_> = defines.collect();
     let Source { name, file, .. } = source;
+    let shared = if per_thread(source) { "#define SIMT_SHARED_PER_THREAD\n" } else { "" };
     format!(
-        "{}\n#include \"simt.h\"\nnamespace {{\n#include \"{file}\"\n}}\n\
+        "{shared}{}\n#include \"simt.h\"\nnamespace {{\n#include \"{file}\"\n}}\n\
          extern \"C\" const simt::Entry* simt_module_{name}() {{ return simt_kernels; }}\n",
         defines.join("\n")
     )
 }
 
-/// The function that finds the kernels of a module.
+/// Whether each thread of the system has shared memory of its own for a module: those that every
+/// join needs, and that have little, so that joins need not wait for each other.
+fn per_thread(source: &Source) -> bool {
+    ["sort.cu", "index.cu", "rows.cu"].contains(&source.file)
+}
+
+/// The function that finds the kernels of a module, the one that says whether it must run alone,
+/// and the names of all modules.
 fn table(sources: &[Source]) -> String {
     let mut text = String::from("#include \"simt.h\"\n");
     for Source { name, .. } in sources {
@@ -68,7 +83,16 @@ fn table(sources: &[Source]) -> String {
         text +=
             &format!("    if (!__builtin_strcmp(name, \"{name}\")) return simt_module_{name}();\n");
     }
-    text + "    return nullptr;\n}\n"
+    text += "    return nullptr;\n}\nextern \"C\" bool simt_runs_alone(const char* name) {\n";
+    for source in sources.iter().filter(|source| per_thread(source)) {
+        let name = &source.name;
+        text += &format!("    if (!__builtin_strcmp(name, \"{name}\")) return false;\n");
+    }
+    text += "    return true;\n}\nextern \"C\" const char* const simt_modules[] = {\n";
+    for Source { name, .. } in sources {
+        text += &format!("    \"{name}\",\n");
+    }
+    text + "    nullptr};\n"
 }
 
 fn sanitize(build: &mut cc::Build) {

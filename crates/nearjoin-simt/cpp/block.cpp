@@ -14,8 +14,9 @@
 #include <mutex>
 #include <vector>
 
-// After the system's: its macros are CUDA's, and the system has other uses for some.
-#include "fiber.h"
+// In one piece: a change of stacks is inlined into what asks for it.
+// Before simt.h, whose macros are CUDA's: the system has other uses for some.
+#include "fiber.cpp"
 #include "simt.h"
 
 __thread SimtIndex threadIdx, blockIdx, blockDim, gridDim;

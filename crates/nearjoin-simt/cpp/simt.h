@@ -11,9 +11,13 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-// The module's, and not the block's: a module runs one block at a time. (Not thread_local: the
-// shared memory of all modules would be taken from the stack of every thread of the system.)
+// The module's, and not the block's: a module runs one block at a time, or one on each thread of
+// the system. (Not all modules: their shared memory would be taken from every thread's stack.)
+#ifdef SIMT_SHARED_PER_THREAD
+#define __shared__ static __thread
+#else
 #define __shared__ static
+#endif
 
 #include "numbers.h"
 

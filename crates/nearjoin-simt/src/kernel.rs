@@ -1,6 +1,6 @@
 //! Kernels: found by name, and run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,9 @@ pub(crate) struct Entry {
 }
 
 unsafe extern "C" {
+    static simt_modules: [*const c_char; 0];
     fn simt_kernels_of(module: *const c_char) -> *const Entry;
+    fn simt_runs_alone(module: *const c_char) -> bool;
     fn simt_run(
         kernel: *const Entry,
         arguments: *const u8,
@@ -36,7 +38,9 @@ unsafe extern "C" {
 
 /// A kernel with its grid and arguments, checked.
 pub(crate) struct Launch {
-    module: &'static str,
+    pub(crate) module: &'static str,
+    pub(crate) name: &'static str,
+    alone: bool,
     entry: &'static Entry,
     blocks: u32,
     threads: u32,
@@ -68,22 +72,26 @@ impl Launch {
             "kernel {name} has parameters at {offsets:?}, and is given arguments at {given:?}: \
              the bytes at which each begins, and the end"
         );
+        let module_name = CString::new(module.name).expect("names of modules have no zeros");
         let mut arguments = Vec::new();
         for word in args.bytes().chunks(8) {
             let mut bytes = [0; 8];
             bytes[..word.len()].copy_from_slice(word);
             arguments.push(u64::from_ne_bytes(bytes));
         }
-        Launch { module: module.name, entry, blocks, threads, arguments }
+        // SAFETY: a string that ends with 0.
+        let alone = unsafe { simt_runs_alone(module_name.as_ptr()) };
+        Launch { module: module.name, name, alone, entry, blocks, threads, arguments }
     }
 
     /// Runs it, from the last thread of the last block where `backwards`, or says what the
     /// kernel did wrong.
     pub(crate) fn run(&self, backwards: bool) -> Result<(), String> {
         let mut message = [0 as c_char; 512];
-        let _alone = alone(self.module);
+        let _alone = self.alone.then(|| alone(self.module));
         // SAFETY: the arguments are the kernel's by number, place and size, as was checked, and
-        // no other kernel of the module runs. That the kernel touches no memory but the device's is what is being tested.
+        // no other kernel runs with the same shared memory. That the kernel touches no memory
+        // but the device's is what is being tested.
         let done = unsafe {
             simt_run(
                 self.entry,
@@ -106,8 +114,8 @@ impl Launch {
     }
 }
 
-/// Keeps others from running a module. What its blocks share is the module's: each has it for
-/// itself only because they run one after the other, those of other devices too.
+/// Keeps others from running a module. What its blocks share is the module's, of most modules:
+/// each has it for itself only because they run one after the other, those of other devices too.
 fn alone(module: &'static str) -> MutexGuard<'static, ()> {
     static MODULES: Mutex<BTreeMap<&str, &Mutex<()>>> = Mutex::new(BTreeMap::new());
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,15 +126,36 @@ fn alone(module: &'static str) -> MutexGuard<'static, ()> {
 
 fn find(module: &str, kernel: &str) -> Option<&'static Entry> {
     let module = CString::new(module).ok()?;
-    // SAFETY: a string that ends with 0; the list that comes back lives as long as the program.
-    let mut next = unsafe { simt_kernels_of(module.as_ptr()).as_ref() };
-    while let Some(entry) = next {
+    kernels_of(&module).find(|entry| entry.name().to_bytes() == kernel.as_bytes())
+}
+
+impl Entry {
+    fn name(&self) -> &'static CStr {
         // SAFETY: a string of the program's.
-        if unsafe { CStr::from_ptr(entry.name) }.to_bytes() == kernel.as_bytes() {
-            return Some(entry);
-        }
-        // SAFETY: null, or an entry of the program's.
-        next = unsafe { entry.next.as_ref() };
+        unsafe { CStr::from_ptr(self.name) }
     }
-    None
+}
+
+fn kernels_of(module: &CStr) -> impl Iterator<Item = &'static Entry> {
+    // SAFETY: a string that ends with 0; the list that comes back lives as long as the program.
+    let first = unsafe { simt_kernels_of(module.as_ptr()).as_ref() };
+    // SAFETY: null, or an entry of the program's.
+    std::iter::successors(first, |entry| unsafe { entry.next.as_ref() })
+}
+
+/// Every kernel that there is, as module and name.
+pub(crate) fn all() -> BTreeSet<(String, String)> {
+    let text = |name: &CStr| name.to_string_lossy().into_owned();
+    let mut all = BTreeSet::new();
+    for number in 0.. {
+        // SAFETY: an array of the program's whose end is null.
+        let module = unsafe { *simt_modules.as_ptr().add(number) };
+        if module.is_null() {
+            break;
+        }
+        // SAFETY: a string of the program's.
+        let module = unsafe { CStr::from_ptr(module) };
+        all.extend(kernels_of(module).map(|entry| (text(module), text(entry.name()))));
+    }
+    all
 }

@@ -119,6 +119,15 @@ impl Simt {
         self.state().counts
     }
 
+    /// Kernels that this device has not run, of all that there are, as module and name.
+    pub fn kernels_not_run(&self) -> Vec<(String, String)> {
+        let state = self.state();
+        let run = |(module, name): &(String, String)| {
+            state.launched.contains(&(module.as_str(), name.as_str()))
+        };
+        kernel::all().into_iter().filter(|kernel| !run(kernel)).collect()
+    }
+
     /// What was allocated, of device and of host memory, and not given back, in words. What
     /// is left when the last clone is dropped is a panic.
     pub fn leaks(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! The device: its memory, the work of its streams, and what is to go wrong.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nearjoin::driver::{Fault, HostMemory, Result, STREAMS};
@@ -89,6 +89,8 @@ pub(crate) struct State {
     pub(crate) backwards: bool,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
+    /// The kernels that have run, as module and name.
+    pub(crate) launched: BTreeSet<(&'static str, &'static str)>,
     streams: [Stream; STREAMS],
     lost: Option<String>,
 }
@@ -101,6 +103,7 @@ impl State {
             backwards: false,
             faults: Faults { allocation: None, largest: usize::MAX, pin: None, launch: None },
             counts: Counts::default(),
+            launched: BTreeSet::new(),
             streams: Default::default(),
             lost: None,
         }
@@ -200,6 +203,7 @@ impl State {
                     self.lose(reason);
                     return self.alive();
                 }
+                self.launched.insert((launch.module, launch.name));
                 if let Err(reason) = launch.run(self.backwards) {
                     self.lose(reason.clone());
                     panic!("{reason}");
