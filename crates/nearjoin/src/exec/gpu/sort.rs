@@ -10,7 +10,7 @@ const TILE: usize = 4096;
 /// Bits of a digit, and its values.
 const DIGIT: u32 = 8;
 const DIGITS: usize = 1 << DIGIT;
-/// Threads of the one block that adds up the sums of all tiles.
+/// Threads of the one block that adds up the sums of all tiles, at the most.
 const SUMMING: u32 = 1024;
 
 /// A type of keys, with the names of its kernels.
@@ -52,7 +52,8 @@ pub(super) fn running_sums<S: Sum>(stage: &Stage, values: u64, len: usize, out: 
     let args = || Args::new().u64(values).u64(len as u64).u64(sums.address());
     stage.launch_blocks(sort(), tile_sums, tiles as u64, THREADS, args())?;
     let all = Args::new().u64(sums.address()).u64(tiles as u64);
-    stage.launch_blocks(sort(), scan_sums, 1, SUMMING, all)?;
+    let summing = SUMMING.min(tiles.next_multiple_of(32) as u32);
+    stage.launch_blocks(sort(), scan_sums, 1, summing, all)?;
     stage.launch_blocks(sort(), scan_tiles, tiles as u64, THREADS, args().u64(out))
 }
 
