@@ -8,6 +8,8 @@ use nearjoin::{
     Csr, Device, DuplicateRemoval, EpsJoin, GpuOptions, Metric, Plan, Points, Result, Scalar,
     Strategy, oracle,
 };
+use rand::Rng;
+use rand::rngs::StdRng;
 
 /// Points to join and what is asked of the join, but not how it is done.
 #[derive(Clone)]
@@ -176,24 +178,68 @@ impl<'a, T: Scalar> Case<'a, T> {
         }
     }
 
-    fn check_count_and_pairs(&self, plan: &Plan<'_, T>, expected: &Answer, context: &str) {
-        let mut count = Count::new();
-        let stats = plan.run(&mut count).expect(context);
-        assert_eq!(count.pairs(), expected.pairs(), "{context}: count");
-        assert_eq!(stats.pairs, expected.pairs(), "{context}: count in the stats");
+    /// Checks one strategy, with one way to remove duplicates, and four of the sinks: which,
+    /// chance says.
+    pub(crate) fn check_some(&self, strategy: Strategy, expected: &Answer, chance: &mut StdRng) {
+        let removals = DuplicateRemoval::ALL;
+        let removal = removals[chance.random_range(0..removals.len())];
+        let context = &format!("{self}, {strategy}, removal {removal}");
+        // As large as the default, a directory of a few points would be nothing but empty parts.
+        let (levels, fanout) = [(1, 8), (2, 4), (3, 3)][chance.random_range(0..3)];
+        let plan = self.plan(&|join| {
+            join.strategy(strategy).duplicate_removal(removal).directory(levels, fanout)
+        });
+        let plan = &plan.expect(context);
+        match chance.random_range(0..4) {
+            0 => check_sorted_csr(plan, expected, context),
+            1 => check_unsorted_csr(plan, expected, context),
+            2 => check_plain_csr(plan, expected, context),
+            _ => check_csr_into(plan, expected, context),
+        }
+        match chance.random_range(0..3) {
+            0 => check_callback(plan, expected, context),
+            1 => check_half_blocks(plan, self.right.is_none(), &self.half(expected), context),
+            _ => check_degrees(plan, expected, context),
+        }
+        match chance.random_range(0..4) {
+            0 => check_plain_pairs(plan, Pairs::new(), &expected.triples(), context),
+            1 => check_sorted_pairs(plan, Pairs::new(), &expected.triples(), context),
+            2 => check_plain_pairs(plan, Pairs::new().half(true), &self.half(expected), context),
+            _ => check_sorted_pairs(plan, Pairs::new().half(true), &self.half(expected), context),
+        }
+        check_count(plan, expected, context);
+    }
 
-        let both = expected.triples();
-        check_pairs(plan, Pairs::new(), &both, context);
-        let half = match self.right {
-            Some(_) => both,
-            None => both.into_iter().filter(|(left, right, _)| left < right).collect(),
-        };
+    /// Every pair once, where the join is of one set; else all.
+    pub(crate) fn half(&self, expected: &Answer) -> Vec<(u32, u32, u64)> {
+        let mut pairs = expected.triples();
+        pairs.retain(|(left, right, _)| self.right.is_some() || left < right);
+        pairs
+    }
+
+    fn check_count_and_pairs(&self, plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+        check_count(plan, expected, context);
+        check_pairs(plan, Pairs::new(), &expected.triples(), context);
+        let half = self.half(expected);
         check_pairs(plan, Pairs::new().half(true), &half, context);
         check_half_blocks(plan, self.right.is_none(), &half, context);
     }
 }
 
+pub(crate) fn check_count<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+    let mut count = Count::new();
+    let stats = plan.run(&mut count).expect(context);
+    assert_eq!(count.pairs(), expected.pairs(), "{context}: count");
+    assert_eq!(stats.pairs, expected.pairs(), "{context}: count in the stats");
+}
+
 fn check_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+    check_sorted_csr(plan, expected, context);
+    check_unsorted_csr(plan, expected, context);
+    check_plain_csr(plan, expected, context);
+}
+
+pub(crate) fn check_sorted_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     let mut sink = CsrSink::new().sorted(true).distances(true);
     let stats = plan.run(&mut sink).expect(context);
     let csr = sink.into_csr();
@@ -202,11 +248,15 @@ fn check_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     assert_eq!(csr.ids(), expected.ids, "{context}: ids of sorted CSR");
     assert_eq!(found, expected.bits, "{context}: distances of sorted CSR");
     assert_eq!(stats.pairs, expected.pairs(), "{context}: CSR pairs in the stats");
+}
 
+pub(crate) fn check_unsorted_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     let mut sink = CsrSink::new().distances(true);
     plan.run(&mut sink).expect(context);
     assert_eq!(Answer::from_csr(sink.csr()), *expected, "{context}: unsorted CSR");
+}
 
+pub(crate) fn check_plain_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     let mut sink = CsrSink::new();
     plan.run(&mut sink).expect(context);
     let (offsets, mut ids, distances) = sink.into_csr().into_parts();
@@ -218,7 +268,7 @@ fn check_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     assert_eq!(ids[..], expected.ids, "{context}: ids of CSR without distances");
 }
 
-fn check_csr_into<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+pub(crate) fn check_csr_into<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     const UNTOUCHED: u32 = 0xdead_beef;
     let pairs = expected.ids.len();
     let mut offsets = vec![u64::MAX; expected.offsets.len()];
@@ -237,7 +287,7 @@ fn check_csr_into<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &st
     assert!(untouched, "{context}: distances beyond the result");
 }
 
-fn check_degrees<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+pub(crate) fn check_degrees<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     let mut degrees = Degrees::new();
     let stats = plan.run(&mut degrees).expect(context);
     assert_eq!(degrees.as_slice(), expected.degrees(), "{context}: degrees");
@@ -245,7 +295,7 @@ fn check_degrees<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str
 }
 
 /// Every query must come exactly once, in a block with all its neighbours.
-fn check_callback<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
+pub(crate) fn check_callback<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &str) {
     let mut rows: Vec<Option<Vec<(u32, T)>>> = vec![None; expected.offsets.len() - 1];
     let mut sink = Callback::new(|block: &Block<T>| {
         assert!(!block.queries.is_empty(), "{context}: a block of nothing");
@@ -269,7 +319,7 @@ fn check_callback<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer, context: &st
 }
 
 /// Blocks that hold each pair once, under either of its points.
-fn check_half_blocks<T: Scalar>(
+pub(crate) fn check_half_blocks<T: Scalar>(
     plan: &Plan<'_, T>,
     is_self: bool,
     expected: &[(u32, u32, u64)],
@@ -302,6 +352,16 @@ fn check_pairs<T: Scalar>(
     expected: &[(u32, u32, u64)],
     context: &str,
 ) {
+    check_plain_pairs(plan, sink.clone(), expected, context);
+    check_sorted_pairs(plan, sink, expected, context);
+}
+
+fn check_plain_pairs<T: Scalar>(
+    plan: &Plan<'_, T>,
+    sink: Pairs<T>,
+    expected: &[(u32, u32, u64)],
+    context: &str,
+) {
     let mut plain = sink.clone();
     let stats = plan.run(&mut plain).expect(context);
     assert_eq!(stats.pairs, expected.len() as u64, "{context}: pairs in the stats");
@@ -312,7 +372,14 @@ fn check_pairs<T: Scalar>(
     pairs.sort_unstable();
     let ids: Vec<(u32, u32)> = expected.iter().map(|(l, r, _)| (*l, *r)).collect();
     assert_eq!(pairs, ids, "{context}: unsorted pairs {sink:?}");
+}
 
+fn check_sorted_pairs<T: Scalar>(
+    plan: &Plan<'_, T>,
+    sink: Pairs<T>,
+    expected: &[(u32, u32, u64)],
+    context: &str,
+) {
     let mut sorted = sink.sorted(true).distances(true);
     plan.run(&mut sorted).expect(context);
     let (left, right, distances) = sorted.into_columns();

@@ -1,0 +1,80 @@
+//! Every kernel runs, and what it says is right.
+
+use std::sync::Arc;
+
+use nearjoin::{
+    Cooperation, DuplicateRemoval, EpsJoin, GpuOptions, Knobs, Metric, PointsBuf, Scalar, Schedule,
+    Strategy,
+};
+use nearjoin_simt::Simt;
+
+use crate::check::{self, Case};
+use crate::data::{Data, SPACING};
+
+/// Joins in every dimension and metric, so that together they need every kernel of the type.
+fn all<T: Scalar>(simt: &Simt) {
+    let way = |listed: bool, cooperation: Cooperation, schedule: Schedule| {
+        let mut knobs = Knobs::default();
+        knobs.driver = Some(Arc::new(simt.clone()));
+        knobs.listed = Some(listed);
+        GpuOptions::new().knobs(knobs).cooperation(cooperation).schedule(schedule)
+    };
+    use Cooperation::{Cell, Thread};
+    use Schedule::{IndexOrder, SortByWorkload, WorkQueue};
+    let ways = [
+        (way(false, Cell, SortByWorkload), Strategy::Brute, DuplicateRemoval::LidUnicomp),
+        (way(true, Cell, IndexOrder), Strategy::Grid, DuplicateRemoval::LidUnicomp),
+        (
+            way(false, Thread, WorkQueue).threads_per_query(2).batch_bytes(999),
+            Strategy::Directory,
+            DuplicateRemoval::Unicomp,
+        ),
+        (way(true, Thread, IndexOrder), Strategy::Grid, DuplicateRemoval::LinearCoord),
+    ];
+    for dim in 1..=9 {
+        let points = Data::Uniform.points::<T>(60, dim, 1);
+        let points = points.as_points();
+        for (number, metric) in Metric::ALL.into_iter().enumerate() {
+            let eps = Data::Uniform.eps(&points, &points, metric);
+            let case = Case::within(format!("{} {dim}-D", T::NAME), points, eps).metric(metric);
+            let case = case.include_self(number == 1);
+            let expected = case.oracle();
+            for (gpu, strategy, removal) in &ways {
+                let case = case.clone().on(gpu);
+                let join = |join: EpsJoin| {
+                    join.strategy(*strategy).duplicate_removal(*removal).directory(2, 4)
+                };
+                let context = format!("{case}, {strategy}, {removal}");
+                let plan = case.plan(&join).expect(&context);
+                check::check_sorted_csr(&plan, &expected, &context);
+                check::check_count(&plan, &expected, &context);
+                check::check_degrees(&plan, &expected, &context);
+            }
+        }
+    }
+    // Cells so many that only those with points are listed, by numbers of 32 and 64 bits: a
+    // lattice, of which every axis is needed to tell points apart, twice.
+    for (dim, n, eps) in [(4, 1296, SPACING / 1e3), (6, 300, SPACING / 2e6)] {
+        let points = Data::Lattice.points::<T>(n, dim, 1);
+        let twice = points.as_points().as_slice().repeat(2);
+        let twice = PointsBuf::from_vec(twice, dim).unwrap();
+        let case = Case::within("many cells", twice.as_points(), eps).on(&ways[1].0);
+        let plan = case.plan(&|join| join.strategy(Strategy::Grid)).unwrap();
+        check::check_plain_csr(&plan, &case.oracle(), &format!("{case}: {plan}"));
+    }
+}
+
+#[test]
+fn every_kernel_runs() {
+    let (single, double) = (Simt::new().lazy(), Simt::new().lazy());
+    std::thread::scope(|scope| {
+        scope.spawn(|| all::<f32>(&single));
+        scope.spawn(|| all::<f64>(&double));
+    });
+    let mut missed = single.kernels_not_run();
+    let missed_too = double.kernels_not_run();
+    missed.retain(|kernel| kernel.0 != "test" && missed_too.contains(kernel));
+    // Points of single precision are never made narrower.
+    missed.retain(|(module, name)| (&**module, &**name) != ("index_f32", "gather_narrow"));
+    assert!(missed.is_empty(), "kernels that no join has needed: {missed:?}");
+}
