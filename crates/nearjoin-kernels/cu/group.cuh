@@ -463,10 +463,10 @@ __device__ __forceinline__ void group(const Job& job, Workspace<MODE, L>* worksp
 // Double precision is filtered in single where there are narrow points; the same memory serves
 // both.
 template <int MODE> __device__ __forceinline__ void group(const Job& job) {
-    __shared__ alignas(16) char shared[GROUP_WARPS * sizeof(Workspace<MODE, Scalar>)];
+    __shared__ Workspace<MODE, Scalar> workspace[GROUP_WARPS];
 #if defined(SCALAR_F64) && DIM > 0
     if (MODE != WORK && job.left_narrow)
-        return group<MODE, float>(job, (Workspace<MODE, float>*)shared);
+        return group<MODE, float>(job, (Workspace<MODE, float>*)workspace);
 #endif
-    group<MODE, Scalar>(job, (Workspace<MODE, Scalar>*)shared);
+    group<MODE, Scalar>(job, workspace);
 }

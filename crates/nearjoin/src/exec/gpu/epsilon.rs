@@ -389,6 +389,11 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             && self.setup.expected_tests > 8.0 * self.setup.expected_pairs
     }
 
+    /// Whether pairs take so few tests that it is their way to the host that takes time.
+    pub(super) fn is_easy(&self) -> bool {
+        self.setup.expected_tests < 16.0 * self.setup.expected_pairs
+    }
+
     pub(super) fn work(
         &self,
         stage: &Stage,
