@@ -173,34 +173,28 @@ fn a_monitor_sees_how_far_it_is() {
     assert!(progress.expected_tests > 0 && progress.fraction().is_some());
 
     let mut last = Phase::Planning;
-    let mut sink = Callback::new(|_: &Block<f32>| {
+    let stats = plan.run(&mut Callback::new(|_: &Block<f32>| {
         last = monitor.progress().phase;
         ControlFlow::Continue(())
-    });
-    let stats = plan.run(&mut sink).unwrap();
-    drop(sink);
+    }));
     assert_eq!(last, Phase::Joining);
-    assert_eq!(monitor.progress().pairs, stats.pairs);
+    assert_eq!(monitor.progress().pairs, stats.unwrap().pairs);
 }
 
-/// A device that can be asked what it has not got back, and the options to use it.
-fn observed() -> (Simt, GpuOptions) {
+/// A device that can be asked what it has not got back, and what it takes to use it.
+fn observed() -> (Simt, Knobs) {
     let simt = Simt::new().lazy();
-    let mut knobs = Knobs::default();
-    knobs.driver = Some(Arc::new(simt.clone()));
-    (simt, GpuOptions::new().knobs(knobs))
+    let driver = Some(Arc::new(simt.clone()) as _);
+    (simt, Knobs { driver, ..Knobs::default() })
 }
 
 #[test]
 fn a_join_can_be_cancelled_and_stopped() {
     let points = Data::Uniform.points::<f32>(600, 2, 1);
     for partitions in [1, 3] {
-        let (simt, gpu) = observed();
-        let mut knobs = Knobs::default();
-        knobs.driver = Some(Arc::new(simt.clone()));
-        knobs.partitions = Some(partitions);
-        knobs.listed = Some(false);
-        let gpu = gpu.batch_bytes(2000).chunk_bytes(500).knobs(knobs);
+        let (simt, knobs) = observed();
+        let knobs = Knobs { partitions: Some(partitions), listed: Some(false), ..knobs };
+        let gpu = GpuOptions::new().batch_bytes(2000).chunk_bytes(500).knobs(knobs);
         let case = Case::within("cancelled", points.as_points(), 10.0).on(&gpu);
         for cancel in [true, false] {
             let monitor = Monitor::new();
@@ -221,9 +215,10 @@ fn a_join_can_be_cancelled_and_stopped() {
         }
     }
     // A monitor that was cancelled before.
-    let (simt, gpu) = observed();
+    let (simt, knobs) = observed();
     let monitor = Monitor::new();
-    let case = Case::within("cancelled", points.as_points(), 10.0).on(&gpu);
+    let case = Case::within("cancelled", points.as_points(), 10.0);
+    let case = case.on(&GpuOptions::new().knobs(knobs));
     let plan = case.plan(&|join| join.monitor(&monitor)).unwrap();
     monitor.cancel();
     for error in [

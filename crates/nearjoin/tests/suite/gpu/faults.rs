@@ -64,16 +64,14 @@ impl Asked {
             }
             Asked::Callback => {
                 let mut pairs = Vec::new();
-                let mut sink = Callback::new(|block: &Block<f32>| {
+                let sink = Callback::new(|block: &Block<f32>| {
                     let mut distances = block.distances.iter().map(bits);
                     for (query, ids) in block.iter() {
                         pairs.extend(ids.iter().map(|&id| (query, id, distances.next().unwrap())));
                     }
                     ControlFlow::Continue(())
-                })
-                .distances(true);
-                let stats = plan.run(&mut sink)?;
-                drop(sink);
+                });
+                let stats = plan.run(&mut sink.distances(true))?;
                 Ok((Answer::pairs(pairs), stats))
             }
             Asked::Count => {

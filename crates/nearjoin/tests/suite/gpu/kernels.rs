@@ -14,9 +14,8 @@ use crate::data::{Data, SPACING};
 /// Joins in every dimension and metric, so that together they need every kernel of the type.
 fn all<T: Scalar>(simt: &Simt) {
     let way = |listed: bool, cooperation: Cooperation, schedule: Schedule| {
-        let mut knobs = Knobs::default();
-        knobs.driver = Some(Arc::new(simt.clone()));
-        knobs.listed = Some(listed);
+        let driver = Some(Arc::new(simt.clone()) as _);
+        let knobs = Knobs { driver, listed: Some(listed), ..Knobs::default() };
         GpuOptions::new().knobs(knobs).cooperation(cooperation).schedule(schedule)
     };
     use Cooperation::{Cell, Thread};
