@@ -95,7 +95,7 @@ template <int MODE> struct Query {
             if (pattern == UNICOMP && !same && !mine) return;
             by_cell = pattern == LINEAR || same;
         }
-        const Axis& along = job.grid.axis[job.grid.axes - 1];
+        const Axis& along = job.grid.axis[by_cell ? job.grid.axes - 1 : 0];
         u64 own_cell = by_cell ? snake(own_cells, along, own) : 0;
         for (u64 cell = first; cell <= last; cell++) {
             uint2 found;
