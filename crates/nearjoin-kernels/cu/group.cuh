@@ -248,8 +248,9 @@ template <int MODE, class L> struct Scan {
                 if (lane() >= step) up_to += before;
             }
             u32 all = __shfl_sync(ALL, up_to, WARP - 1);
-            if (all > HELD) return false;
-            if (held + all > HELD) flush();
+            // As one candidate at a time: there is always room for those of a whole warp.
+            if (all > HELD - WARP) return false;
+            if (held + all > HELD - WARP) flush();
             to = held + up_to - mine;
             held += all;
         }

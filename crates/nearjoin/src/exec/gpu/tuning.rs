@@ -57,12 +57,12 @@ impl Tuning {
     /// Bytes that cross the bus at a time, for a result of `total` bytes, and the seconds that
     /// it will take; `kept` bytes of host memory are pinned already.
     pub(super) fn chunk(&self, total: u64, kept: u64) -> (usize, f64) {
-        // Up to 8 MiB: larger ones would not all be kept for the next join.
-        let sizes: [u64; 4] = core::array::from_fn(|k| 1 << (20 + k));
+        // Up to 4 MiB: larger ones would not all be kept for the next join.
+        let sizes: [u64; 3] = core::array::from_fn(|k| 1 << (20 + k));
         let model = BatchModel::of_the_bus(total);
         let chunk = match self.chunk {
             Some(bytes) => bytes.max(64) as u64,
-            None => model.best(total, kept, &sizes).unwrap_or(sizes[3]),
+            None => model.best(total, kept, &sizes).unwrap_or(sizes[2]),
         };
         (chunk as usize, model.seconds(total, chunk, kept))
     }

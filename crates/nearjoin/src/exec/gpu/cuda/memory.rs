@@ -13,9 +13,11 @@ use crate::exec::gpu::driver::{Fault, HostMemory, Result};
 /// smallest ones that are served have 4 GiB.
 pub(super) const KEPT: usize = 1 << 30;
 
-/// Pinned memory that is kept, at most: two rings of 64 MiB, the largest worth having. It
-/// cannot be swapped out, so the whole machine is short of it.
-pub(super) const KEPT_PINNED: usize = 128 << 20;
+/// Pinned memory that is kept, at most: what one join has at a time, with points on their way
+/// to the device, offsets and a ring of results on theirs to the host, and the pieces that are
+/// being copied out of it. Pinning it again would take longer than the join. It cannot be
+/// swapped out, so the whole machine is short of it.
+pub(super) const KEPT_PINNED: usize = 256 << 20;
 
 /// Where memory lies.
 #[derive(Clone, Copy)]
