@@ -1,6 +1,7 @@
 //! The GPU engine against the oracle: on the kernels' own sources run by the CPU, or on the GPU
 //! of this machine where `NEARJOIN_TEST_GPU` is set.
 
+mod boxes;
 mod cases;
 mod faults;
 mod kernels;
@@ -53,6 +54,8 @@ fn ways() -> Vec<(&'static str, GpuOptions)> {
         ("warp, sorted", gpu().cooperation(Cooperation::Warp).schedule(Schedule::SortByWorkload)),
         ("cell, queue", gpu().cooperation(Cooperation::Cell).schedule(Schedule::WorkQueue)),
         ("partitions", with(&|knobs| knobs.partitions = Some(3))),
+        ("boxes, loose", with(&|knobs| (knobs.boxes, knobs.loose) = (Some(true), Some(1e9)))),
+        ("tight", with(&|knobs| knobs.loose = Some(0.0))),
     ]
 }
 
