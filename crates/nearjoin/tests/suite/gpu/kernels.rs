@@ -13,10 +13,13 @@ use crate::data::{Data, SPACING};
 
 /// Joins in every dimension and metric, so that together they need every kernel of the type.
 fn all<T: Scalar>(simt: &Simt) {
-    let way = |listed: bool, cooperation: Cooperation, schedule: Schedule| {
+    let on = |listed: bool, boxes: bool| {
         let driver = Some(Arc::new(simt.clone()) as _);
-        let knobs = Knobs { driver, listed: Some(listed), boxes: Some(true), ..Knobs::default() };
-        GpuOptions::new().knobs(knobs).cooperation(cooperation).schedule(schedule)
+        let (listed, boxes) = (Some(listed), Some(boxes));
+        GpuOptions::new().knobs(Knobs { driver, listed, boxes, ..Knobs::default() })
+    };
+    let way = |listed: bool, cooperation: Cooperation, schedule: Schedule| {
+        on(listed, true).cooperation(cooperation).schedule(schedule)
     };
     use Cooperation::{Cell, Thread};
     use Schedule::{IndexOrder, SortByWorkload, WorkQueue};
@@ -57,7 +60,7 @@ fn all<T: Scalar>(simt: &Simt) {
         let points = Data::Lattice.points::<T>(n, dim, 1);
         let twice = points.as_points().as_slice().repeat(2);
         let twice = PointsBuf::from_vec(twice, dim).unwrap();
-        let case = Case::within("many cells", twice.as_points(), eps).on(&ways[1].0);
+        let case = Case::within("many cells", twice.as_points(), eps).on(&on(true, false));
         let plan = case.plan(&|join| join.strategy(Strategy::Grid)).unwrap();
         check::check_plain_csr(&plan, &case.oracle(), &format!("{case}: {plan}"));
     }
