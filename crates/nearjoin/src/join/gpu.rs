@@ -58,17 +58,22 @@ pub(super) fn check(options: &EpsJoin) -> Result<()> {
             let known = &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
             return Err(Error::Strategy { strategy: options.strategy, known });
         }
-        Device::Gpu if options.gpu.knobs.driver.is_none() => {
-            gpu::open()?;
-        }
         _ => {}
     }
-    match options.gpu.threads_per_query.filter(|k| !matches!(k, 1 | 2 | 4 | 8 | 16 | 32)) {
-        Some(value) => {
-            Err(Error::Option { name: "threads per query", value, allowed: "1, 2, 4, 8, 16 or 32" })
-        }
-        None => Ok(()),
+    let wrong = |k: &usize| !matches!(k, 1 | 2 | 4 | 8 | 16 | 32);
+    if let Some(value) = options.gpu.threads_per_query.filter(wrong) {
+        let allowed = "1, 2, 4, 8, 16 or 32";
+        return Err(Error::Option { name: "threads per query", value, allowed });
     }
+    if options.device == Device::Gpu {
+        open(options).map_err(|error| match error {
+            Error::Device { device, reason } => {
+                Error::Device { device, reason: format!("{reason}; or use the device auto or cpu") }
+            }
+            error => error,
+        })?;
+    }
+    Ok(())
 }
 
 /// How much of the points to look at. What lies beyond the extents of a sample belongs to the
