@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::kernel::{Kernels, SimdLevel};
-use crate::exec::cpu::pool::Pool;
+use crate::exec::pool::Pool;
 use crate::filter::{Band, Filter};
 use crate::index::layout::Making;
 use crate::index::order::Order;

@@ -2,6 +2,7 @@
 
 pub(crate) mod cpu;
 pub(crate) mod gpu;
+pub(crate) mod pool;
 pub(crate) mod queue;
 
 use core::ops::ControlFlow;
@@ -9,6 +10,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::error::Result;
 use crate::monitor::Monitor;
+use crate::scalar::Scalar;
 
 /// What the engine did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -190,4 +192,18 @@ impl<T> Rows<'_, T> {
     pub(crate) fn distances(&self, at: usize) -> Option<&[T]> {
         self.distances.as_ref().map(|distances| distances.row(at))
     }
+}
+
+/// Puts the ids of a row in ascending order, and its distances with them. `pairs` is room to
+/// do it in.
+pub(crate) fn sort_by_id<T: Scalar>(
+    ids: &mut [u32],
+    distances: &mut [T],
+    pairs: &mut Vec<(u32, T)>,
+) {
+    pairs.clear();
+    pairs.extend(ids.iter().copied().zip(distances.iter().copied()));
+    pairs.sort_unstable_by_key(|pair| pair.0);
+    ids.iter_mut().zip(&*pairs).for_each(|(id, pair)| *id = pair.0);
+    distances.iter_mut().zip(&*pairs).for_each(|(distance, pair)| *distance = pair.1);
 }

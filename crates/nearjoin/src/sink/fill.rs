@@ -146,27 +146,22 @@ impl<'a, T: Scalar> Kept<'a, T> {
         ids: &mut [u32],
         distances: Option<&mut [T]>,
     ) -> Result<()> {
-        let kept = match self {
-            Kept::LaidOut(rows) => {
-                execution.stats.record(rows.write(offsets, ids, distances)?);
-                return Ok(());
-            }
-            kept => kept,
-        };
-        let place =
-            Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) };
-        match kept {
+        match self {
             Kept::Counted => {
+                let place = Place::new(offsets, ids, distances);
                 let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
                     place.rows(rows);
                     ControlFlow::Continue(())
                 })?;
                 execution.stats.record(work);
             }
-            Kept::Rows(arenas) => execution.pool.install(|| {
-                arenas.par_iter().for_each(|arena| arena.place(&place));
-            }),
-            Kept::LaidOut(_) => {}
+            Kept::Rows(arenas) => {
+                let place = Place::new(offsets, ids, distances);
+                execution.pool.install(|| arenas.par_iter().for_each(|arena| arena.place(&place)));
+            }
+            Kept::LaidOut(rows) => {
+                execution.stats.record(rows.write(offsets, ids, distances)?);
+            }
         }
         Ok(())
     }
@@ -214,7 +209,11 @@ const SOON: usize = 24;
 const LINES: usize = 4;
 const IDS_PER_LINE: usize = 16;
 
-impl<T: Scalar> Place<'_, T> {
+impl<'a, T: Scalar> Place<'a, T> {
+    fn new(offsets: &'a [u64], ids: &'a mut [u32], distances: Option<&'a mut [T]>) -> Self {
+        Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) }
+    }
+
     /// The range that a row takes.
     fn range(&self, query: u32) -> (usize, usize) {
         let query = query as usize;

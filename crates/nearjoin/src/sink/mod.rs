@@ -26,7 +26,7 @@ pub use pairs::Pairs;
 
 use crate::error::Result;
 use crate::exec::Executor;
-use crate::exec::cpu::pool::Pool;
+use crate::exec::pool::Pool;
 use crate::plan::Budget;
 use crate::scalar::Scalar;
 use crate::stats::Stats;

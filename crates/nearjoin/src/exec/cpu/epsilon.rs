@@ -13,12 +13,11 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::kernel::Kernels;
-use super::pool::Pool;
 use super::scan::{Mode, Scanner};
-use super::sort_by_id;
 use crate::error::Result;
+use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work, sort_by_id};
 use crate::filter::Band;
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};

@@ -20,15 +20,14 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::kernel::{Hits, NearestKernels, PAD, Ranks};
-use super::pool::Pool;
 use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
-use super::sort_by_id;
 use crate::error::Result;
+use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work, sort_by_id};
 use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;

@@ -109,6 +109,11 @@ impl Stage {
         Ok(Array { memory, len, elements: PhantomData })
     }
 
+    /// The same, if it is wanted.
+    pub(super) fn array_if<T>(&self, wanted: bool, len: usize) -> Result<Option<Array<T>>> {
+        if wanted { self.array(len).map(Some) } else { Ok(None) }
+    }
+
     /// An array of which all bits are zero.
     pub(super) fn zeroed<T>(&self, len: usize) -> Result<Array<T>> {
         let array = self.array(len)?;

@@ -14,10 +14,10 @@ use super::ring;
 use super::sort::sort_by_key;
 use super::tuning::Tuning;
 use crate::error::{Error, Result};
-use crate::exec::cpu::pool::Pool;
+use crate::exec::pool::Pool;
 use crate::exec::{Emit, Executor, LaidOut, Request, Work};
 use crate::filter::Band;
-use crate::metric::{Metric, Threshold};
+use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::{Cooperation, DuplicateRemoval, Schedule};
 use crate::points::Points;
@@ -259,18 +259,12 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
 
     /// Runs a kernel over all queries of a job.
     pub(super) fn run(&self, stage: &Stage, mode: Mode, job: &Job) -> Result<()> {
-        let tuning = &self.setup.tuning;
         let units = self.units(job);
         let mut job = job.clone();
-        let mut held = None;
-        if mode != Mode::Work && tuning.schedule != Schedule::IndexOrder {
-            let order = self.order_by_work(stage, &job, units)?;
-            job.units = order.address();
-            held = Some(order);
+        if mode != Mode::Work && self.setup.tuning.schedule != Schedule::IndexOrder {
+            job.units = self.order_by_work(stage, &job, units)?.address();
         }
-        self.launch(stage, mode, &mut job, units)?;
-        drop(held);
-        Ok(())
+        self.launch(stage, mode, &mut job, units)
     }
 
     /// Units of work of a job.
@@ -305,8 +299,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
                 threads = threads.min(u64::from(properties.multiprocessors) * 2048);
             }
             let (family, kernel) = self.kernel(mode);
-            let metric = metric_name(self.setup.threshold.metric);
-            let module = kernels::epsilon(family, T::NAME, job.dim, metric);
+            let metric = self.setup.threshold.metric.to_string();
+            let module = kernels::epsilon(family, T::NAME, job.dim, &metric);
             let args = Args::new().structure(&job.words());
             stage.launch(module, kernel, threads, args)?;
             if launches > 1 {
@@ -480,14 +474,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let bytes = ring::land(stage, self.setup.pool, chunk, address, len, take)?;
         self.record(|stats| stats.bytes_out += bytes);
         Ok(())
-    }
-}
-
-fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::L2 => "l2",
-        Metric::L1 => "l1",
-        Metric::Linf => "linf",
     }
 }
 

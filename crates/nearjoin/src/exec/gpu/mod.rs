@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 pub(crate) mod batches;
+mod delivery;
 pub(crate) mod device;
 pub mod driver;
 pub(crate) mod epsilon;

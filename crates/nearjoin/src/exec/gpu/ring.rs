@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::device::{Stage, values};
 use super::driver::{Driver, Fault, HostMemory, Result, Transfer};
-use crate::exec::cpu::pool::Pool;
+use crate::exec::pool::Pool;
 use crate::memory::copy_around_cache;
 use crate::scalar::Scalar;
 
@@ -47,9 +47,7 @@ impl<'a, Tag> Ring<'a, Tag> {
         }
         let mut transfers = Vec::with_capacity(pieces.len());
         for &(address, bytes) in pieces {
-            // Few different sizes, so that buffers are used again.
-            let host = self.driver.pin(bytes.next_power_of_two().max(LEAST))?;
-            transfers.push(self.driver.copy_out(stream, address, host, bytes)?);
+            transfers.push(copy_out(self.driver, stream, address, bytes)?);
             self.bytes += bytes as u64;
         }
         self.flying.push_back((transfers, tag));
@@ -76,6 +74,18 @@ impl<'a, Tag> Ring<'a, Tag> {
             transfers.into_iter().map(|transfer| transfer.wait()).collect();
         land(tag, landed?)
     }
+}
+
+/// Copies memory of the device to a buffer of the host.
+fn copy_out(
+    driver: &dyn Driver,
+    stream: usize,
+    address: u64,
+    bytes: usize,
+) -> Result<Box<dyn Transfer>> {
+    // Few different sizes, so that buffers are used again.
+    let host = driver.pin(bytes.next_power_of_two().max(LEAST))?;
+    driver.copy_out(stream, address, host, bytes)
 }
 
 /// Brings numbers of the device to the host, `chunk` bytes at a time, and calls `take` with
@@ -116,9 +126,12 @@ const LANDING: usize = 8;
 /// A thread that waits for a copy and then moves it is all that the bus needs to be kept busy:
 /// sharing each piece between threads would cost more than it saves.
 pub(super) struct Landing<'scope, T> {
-    send: mpsc::SyncSender<(Box<dyn Transfer>, Piece<'scope, T>)>,
-    pub(super) bytes: u64,
+    driver: &'scope dyn Driver,
+    send: mpsc::SyncSender<Sent<'scope, T>>,
+    bytes: u64,
 }
+
+type Sent<'a, T> = (Box<dyn Transfer>, Piece<'a, T>);
 
 /// Where a piece belongs.
 pub(super) enum Piece<'a, T> {
@@ -128,7 +141,9 @@ pub(super) enum Piece<'a, T> {
 
 impl<'scope, T: Scalar> Landing<'scope, T> {
     /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them.
+    /// Gives the bytes moved.
     pub(super) fn run(
+        driver: &'scope dyn Driver,
         threads: usize,
         work: impl FnOnce(&mut Landing<'scope, T>) -> crate::error::Result<()>,
     ) -> crate::error::Result<u64> {
@@ -138,7 +153,7 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         std::thread::scope(|scope| {
             let spawn = |_| scope.spawn(move || land_pieces::<T>(receive));
             let threads: Vec<_> = (0..threads.clamp(1, LANDING)).map(spawn).collect();
-            let mut landing = Landing { send, bytes: 0 };
+            let mut landing = Landing { driver, send, bytes: 0 };
             let done = work(&mut landing);
             let bytes = landing.bytes;
             drop(landing);
@@ -155,27 +170,28 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         })
     }
 
-    /// Sends a piece of the device's memory off.
-    pub(super) fn send(
+    /// Sends an array of the device off, in pieces of about `chunk` bytes, to where it belongs.
+    /// `check` is asked after each whether to go on.
+    pub(super) fn send<V>(
         &mut self,
-        stage_driver: &dyn Driver,
         stream: usize,
-        address: u64,
-        piece: Piece<'scope, T>,
+        mut address: u64,
+        to: &'scope mut [V],
+        chunk: usize,
+        piece: impl Fn(&'scope mut [V]) -> Piece<'scope, T>,
+        check: impl Fn() -> crate::error::Result<()>,
     ) -> crate::error::Result<()> {
-        let bytes = match &piece {
-            Piece::Ids(ids) => size_of_val(*ids),
-            Piece::Distances(distances) => size_of_val(*distances),
-        };
-        let host = stage_driver.pin(bytes.next_power_of_two().max(LEAST))?;
-        let transfer = stage_driver.copy_out(stream, address, host, bytes)?;
-        self.bytes += bytes as u64;
-        let gone = |_| Fault::Failed { reason: "a result did not land".into() };
-        Ok(self.send.send((transfer, piece)).map_err(gone)?)
+        for to in to.chunks_mut((chunk / size_of::<V>()).max(1)) {
+            let bytes = size_of_val(to);
+            let transfer = copy_out(self.driver, stream, address, bytes)?;
+            let gone = |_| Fault::Failed { reason: "a result did not land".into() };
+            self.send.send((transfer, piece(to))).map_err(gone)?;
+            (self.bytes, address) = (self.bytes + bytes as u64, address + bytes as u64);
+            check()?;
+        }
+        Ok(())
     }
 }
-
-type Sent<'a, T> = (Box<dyn Transfer>, Piece<'a, T>);
 
 fn land_pieces<T: Scalar>(receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>) -> Result<()> {
     loop {

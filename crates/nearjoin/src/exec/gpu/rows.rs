@@ -1,4 +1,4 @@
-//! Rows of the answer on the device, and their way to the host.
+//! Rows of the answer on the device.
 //!
 //! They are made in the order of the input, so that the host has nothing to do but to copy.
 //! There are two ways:
@@ -14,47 +14,39 @@
 //! takes many distance tests. A count that was sampled too low, or memory that is refused,
 //! costs another pass: what was found before is thrown away, so nothing is lost or doubled.
 
-use core::cell::Cell;
 use core::ops::{ControlFlow, Range};
-use core::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::collections::VecDeque;
 
 use nearjoin_kernels as kernels;
-use rayon::prelude::*;
 
 use super::batches::{self, MARGIN};
-use super::device::{Array, Stage, values};
+use super::device::{Array, Stage};
 use super::driver::{Args, Fault};
 use super::epsilon::{Counters, GpuJoin, Mode};
-use super::job::{Job, Pattern};
-use super::ring::{Landed, Landing, Piece, Ring};
+use super::job::Pattern;
 use super::sort::{running_sums, sort_by_key};
 use super::tuning::Gathering;
 use crate::error::{Error, Result};
-use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Work};
-use crate::memory::{Buffer, as_atomic};
+use crate::exec::{Emit, Request, Work};
 use crate::monitor::Phase;
 use crate::scalar::Scalar;
 
 /// Streams that batches go through in turn, each with memory of its own.
 const STREAMS: usize = 3;
 /// Rows up to this length are sorted on the device: `SORTED` of `rows.cu`.
-const SORTED: u64 = 512;
+pub(super) const SORTED: u64 = 512;
 const SORT_THREADS: u32 = 128;
 /// Bytes of the smallest batch that is tried before memory is said to be short.
 const LEAST: u64 = 1 << 20;
 
-/// Bytes of offsets up to which they stay in pinned memory.
-const PINNED_OFFSETS: usize = 64 << 20;
-
 /// Rows whose offsets are known.
 pub(super) struct Found<'a, T> {
-    join: &'a GpuJoin<'a, T>,
-    request: Request,
-    stage: Stage,
-    counters: Counters,
+    pub(super) join: &'a GpuJoin<'a, T>,
+    pub(super) request: Request,
+    pub(super) stage: Stage,
+    pub(super) counters: Counters,
     /// On the device.
-    offsets: Array<u64>,
+    pub(super) offsets: Array<u64>,
     /// The pairs, where they were listed.
     list: Option<List<T>>,
     /// The rows that are wanted; the others are empty.
@@ -71,15 +63,15 @@ struct List<T> {
 }
 
 /// Gets a batch whose rows are being made in a stream, and submits their copies to it.
-type Deliver<'a, T> = dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>> + 'a;
+pub(super) type Deliver<'a, T> = dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>> + 'a;
 
 /// A part of the rows on the device.
-struct Batch<T> {
-    rows: Range<usize>,
+pub(super) struct Batch<T> {
+    pub(super) rows: Range<usize>,
     /// Of the first row.
-    base: u64,
-    ids: Array<u32>,
-    distances: Option<Array<T>>,
+    pub(super) base: u64,
+    pub(super) ids: Array<u32>,
+    pub(super) distances: Option<Array<T>>,
 }
 
 impl<T: Scalar> GpuJoin<'_, T> {
@@ -152,10 +144,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         queries: Option<(u64, usize)>,
     ) -> Result<List<T>> {
         let pairs = stage.array::<[u32; 2]>(capacity as usize)?;
-        let distances = match request.distances {
-            true => Some(stage.array::<T>(capacity as usize)?),
-            false => None,
-        };
+        let distances = stage.array_if(request.distances, capacity as usize)?;
         let mut job = self.job();
         counters.describe(&mut job);
         if once {
@@ -276,23 +265,13 @@ impl<T: Scalar> GpuJoin<'_, T> {
 }
 
 impl<T: Scalar> Found<'_, T> {
-    /// Brings the offsets of all rows to the host.
-    pub(super) fn land_offsets(&self, offsets: &mut [u64]) -> Result<()> {
-        let to = as_atomic(offsets);
-        self.join.land(&self.stage, self.offsets.address(), to.len(), |start, from: &[u64]| {
-            let to = &to[start..start + from.len()];
-            to.iter().zip(from).for_each(|(to, &offset)| to.store(offset, Relaxed));
-        })?;
-        self.join.check_cancelled()
-    }
-
-    fn pair_bytes(&self) -> u64 {
+    pub(super) fn pair_bytes(&self) -> u64 {
         4 + if self.request.distances { size_of::<T>() as u64 } else { 0 }
     }
 
     /// Makes the rows batch by batch, and calls `deliver` with each while others are being
     /// made.
-    fn batches(&self, ends: &[u64], deliver: &mut Deliver<'_, T>) -> Result<()> {
+    pub(super) fn batches(&self, ends: &[u64], deliver: &mut Deliver<'_, T>) -> Result<()> {
         let join = self.join;
         if self.list.is_some() {
             let batch = self.spread_list(total(ends) as usize)?;
@@ -336,15 +315,10 @@ impl<T: Scalar> Found<'_, T> {
         let stages: Vec<Stage> = (0..streams).map(|s| join.setup.device.stage(s)).collect();
         let mut memory = Vec::new();
         for stage in &stages {
-            let ids = stage.array::<u32>(largest).map_err(Broken::from)?;
-            let distances = match self.request.distances {
-                true => Some(stage.array::<T>(largest).map_err(Broken::from)?),
-                false => None,
-            };
-            memory.push(Some((ids, distances)));
+            memory.push((stage.array(largest)?, stage.array_if(self.request.distances, largest)?));
         }
         let queries = join.queries_of(&self.stage, &cuts)?;
-        self.stage.driver.synchronize(self.stage.stream).map_err(Broken::from)?;
+        self.stage.driver.synchronize(self.stage.stream)?;
         let fill = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
             let rows = cuts[number].clone();
             let base = ends[rows.start];
@@ -352,11 +326,9 @@ impl<T: Scalar> Found<'_, T> {
             self.fill(&stages[number % streams], &batch, queries.as_ref().map(Array::address))?;
             Ok::<_, Error>(batch)
         };
-        let mut ahead = std::collections::VecDeque::new();
-        for number in 0..streams {
-            if let Some(memory) = memory[number].take() {
-                ahead.push_back(fill(number, memory)?);
-            }
+        let mut ahead = VecDeque::new();
+        for (number, memory) in memory.into_iter().enumerate() {
+            ahead.push_back(fill(number, memory)?);
         }
         for number in 0..cuts.len() {
             let Some(batch) = ahead.pop_front() else { break };
@@ -376,7 +348,7 @@ impl<T: Scalar> Found<'_, T> {
 
     fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<u64>) -> Result<()> {
         let join = self.join;
-        let mut job: Job = join.job();
+        let mut job = join.job();
         self.counters.describe(&mut job);
         if self.request.once {
             job.pattern = join.strictly_once();
@@ -402,10 +374,7 @@ impl<T: Scalar> Found<'_, T> {
     fn spread_list(&self, total: usize) -> Result<Batch<T>> {
         let (join, stage) = (self.join, &self.stage);
         let ids = stage.array::<u32>(total)?;
-        let distances = match self.request.distances {
-            true => Some(stage.array::<T>(total)?),
-            false => None,
-        };
+        let distances = stage.array_if(self.request.distances, total)?;
         let batch = Batch { rows: self.rows.clone(), base: 0, ids, distances };
         let Some(list) = &self.list else { return Ok(batch) };
         let cursors = stage.array::<u64>(join.len() + 1)?;
@@ -440,201 +409,11 @@ impl<T: Scalar> Found<'_, T> {
         stage.launch_blocks(kernels::rows(T::NAME), "sort_rows", blocks, SORT_THREADS, args)?;
         Ok(())
     }
-
-    /// What was done, all passes together.
-    fn work(&self, pairs: u64) -> Result<Work> {
-        let [tests, _, _, taken] = self.counters.read(&self.stage)?;
-        if let Some(monitor) = self.join.setup.monitor {
-            monitor.add(0, pairs);
-        }
-        Ok(Work { pairs, tests, taken })
-    }
-
-    /// Hands out all rows, and says whether there should be more.
-    fn hand_out(&self, emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
-        let (join, stage) = (self.join, &self.stage);
-        let bytes = 8 * (join.len() + 1);
-        if bytes > PINNED_OFFSETS {
-            let mut offsets = Buffer::zeroed(join.len() + 1)?;
-            self.land_offsets(&mut offsets)?;
-            return self.emit(&offsets, emit);
-        }
-        // Straight into memory that is kept from join to join: fresh memory would take longer
-        // to get than the join.
-        let host = stage.driver.pin(bytes)?;
-        let host = stage.driver.copy_out(stage.stream, self.offsets.address(), host, bytes)?;
-        let host = host.wait()?;
-        join.record(|stats| stats.bytes_out += bytes as u64);
-        self.emit(values(&*host, 0, bytes), emit)
-    }
-
-    /// Hands out rows as they land, in blocks of whole rows.
-    fn emit(&self, ends: &[u64], emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
-        let (join, request) = (self.join, self.request);
-        join.enter(Phase::Joining);
-        let chunk = join.chunk(total(ends) * self.pair_bytes()) as u64 / self.pair_bytes();
-        let mut ring = Ring::new(&*join.setup.device.driver);
-        let mut queries: Vec<u32> = Vec::new();
-        let began = Instant::now();
-        let stopped = Cell::new(false);
-        let mut land = |rows: Range<usize>, mut landed: Landed| -> Result<()> {
-            if stopped.get() {
-                return Ok(());
-            }
-            let offsets = &ends[rows.start..=rows.end];
-            let pairs = (offsets[rows.len()] - offsets[0]) as usize;
-            if request.sorted {
-                let (ids, distances) = landed.split_at_mut(1);
-                let ids = &mut ids[0].bytes_mut()[..4 * pairs];
-                let distances = distances
-                    .first_mut()
-                    .map(|host| T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()]));
-                sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
-            }
-            let ids = values::<u32>(&*landed[0], 0, 4 * pairs);
-            let distances =
-                landed.get(1).map(|host| T::from_bytes(&host.bytes()[..pairs * size_of::<T>()]));
-            queries.clear();
-            queries.extend(rows.start as u32..rows.end as u32);
-            let flow = emit(&Rows {
-                worker: 0,
-                queries: &queries,
-                neighbors: Lists::Flat { offsets, values: ids },
-                distances: distances.map(|values| Lists::Flat { offsets, values }),
-                ahead: &[],
-            });
-            stopped.set(flow.is_break());
-            Ok(())
-        };
-        self.batches(ends, &mut |batch, stream| {
-            for rows in batches::by_offsets(&ends[batch.rows.start..=batch.rows.end], chunk) {
-                let rows = rows.start + batch.rows.start..rows.end + batch.rows.start;
-                let (start, end) = (ends[rows.start], ends[rows.end]);
-                let piece = |address: u64, size: usize| {
-                    let size = size as u64;
-                    (address + (start - batch.base) * size, ((end - start) * size) as usize)
-                };
-                let mut pieces = vec![piece(batch.ids.address(), 4)];
-                if let Some(distances) = &batch.distances {
-                    pieces.push(piece(distances.address(), size_of::<T>()));
-                }
-                ring.send(stream, &pieces, rows, &mut land)?;
-                join.check_cancelled()?;
-                if stopped.get() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        ring.drain(&mut land)?;
-        let bytes = ring.bytes;
-        join.record(|stats| {
-            stats.bytes_out += bytes;
-            stats.delivery_seconds += began.elapsed().as_secs_f64();
-        });
-        let flow = if stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        Ok((self.work(total(ends))?, flow))
-    }
-}
-
-impl<T: Scalar> LaidOut<T> for Found<'_, T> {
-    fn write(
-        self: Box<Self>,
-        ends: &[u64],
-        ids: &mut [u32],
-        mut distances: Option<&mut [T]>,
-    ) -> Result<Work> {
-        let join = self.join;
-        join.enter(Phase::Joining);
-        let began = Instant::now();
-        let chunk = join.chunk(total(ends) * self.pair_bytes());
-        let driver = &*join.setup.device.driver;
-        let pool = join.setup.pool;
-        let bytes = {
-            // Batches come in the order of the rows: what is left of both arrays.
-            let mut ids_left = &mut ids[..];
-            let mut distances_left = distances.as_deref_mut().unwrap_or_default();
-            Landing::run(pool.threads(), |landing| {
-                self.batches(ends, &mut |batch, stream| {
-                    let mut len = (ends[batch.rows.end] - batch.base) as usize;
-                    let mut at = batch.ids.address();
-                    let piece_of = |size: usize, len: usize| len.min((chunk / size).max(1));
-                    let mut rest = len;
-                    while rest > 0 {
-                        let here = piece_of(4, rest);
-                        let piece = Piece::Ids(take(&mut ids_left, here));
-                        landing.send(driver, stream, at, piece)?;
-                        (at, rest) = (at + 4 * here as u64, rest - here);
-                        join.check_cancelled()?;
-                    }
-                    let Some(array) = &batch.distances else {
-                        return Ok(ControlFlow::Continue(()));
-                    };
-                    let size = size_of::<T>();
-                    let mut at = array.address();
-                    while len > 0 {
-                        let here = piece_of(size, len);
-                        let piece = Piece::Distances(take(&mut distances_left, here));
-                        landing.send(driver, stream, at, piece)?;
-                        (at, len) = (at + (size * here) as u64, len - here);
-                        join.check_cancelled()?;
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })
-            })?
-        };
-        if self.request.sorted {
-            pool.install(|| sort_long_rows(ends, ids, distances));
-        }
-        join.record(|stats| {
-            stats.bytes_out += bytes;
-            stats.delivery_seconds += began.elapsed().as_secs_f64();
-        });
-        self.work(total(ends))
-    }
 }
 
 /// Elements of all rows.
-fn total(ends: &[u64]) -> u64 {
+pub(super) fn total(ends: &[u64]) -> u64 {
     ends[ends.len() - 1]
-}
-
-/// The first `len` of what is left.
-fn take<'a, V>(left: &mut &'a mut [V], len: usize) -> &'a mut [V] {
-    let (first, rest) = core::mem::take(left).split_at_mut(len);
-    *left = rest;
-    first
-}
-
-/// Sorts the rows that the device has left.
-fn sort_long_rows<T: Scalar>(offsets: &[u64], ids: &mut [u32], distances: Option<&mut [T]>) {
-    let base = offsets[0];
-    let long: Vec<Range<usize>> = offsets
-        .windows(2)
-        .filter(|row| row[1] - row[0] > SORTED)
-        .map(|row| (row[0] - base) as usize..(row[1] - base) as usize)
-        .collect();
-    let Some(distances) = distances else {
-        let mut rest = ids;
-        let mut start = 0;
-        let mut rows = Vec::new();
-        for row in long {
-            let (_, tail) = core::mem::take(&mut rest).split_at_mut(row.start - start);
-            let (here, tail) = tail.split_at_mut(row.len());
-            rows.push(here);
-            (rest, start) = (tail, row.end);
-        }
-        rows.into_par_iter().for_each(|row| row.sort_unstable());
-        return;
-    };
-    for row in long {
-        let (ids, distances) = (&mut ids[row.clone()], &mut distances[row]);
-        let mut pairs: Vec<(u32, T)> = ids.iter().copied().zip(distances.iter().copied()).collect();
-        pairs.par_sort_unstable_by_key(|pair| pair.0);
-        for (at, (id, distance)) in pairs.into_iter().enumerate() {
-            (ids[at], distances[at]) = (id, distance);
-        }
-    }
 }
 
 /// Why batches came to an end.
