@@ -1,7 +1,7 @@
 //! Results on their way to the host, through a small ring of pinned buffers.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use rayon::prelude::*;
 
@@ -148,11 +148,14 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         work: impl FnOnce(&mut Landing<'scope, T>) -> crate::error::Result<()>,
     ) -> crate::error::Result<u64> {
         let (send, receive) = mpsc::sync_channel(DEPTH);
-        let receive = Mutex::new(receive);
-        let receive = &receive;
+        // The threads alone hold the receiver. When the last of them has ended, with an error or
+        // a panic, the channel closes: `send` then fails, and never waits for room that nobody
+        // makes.
+        let receive = Arc::new(Mutex::new(receive));
         std::thread::scope(|scope| {
-            let spawn = |_| scope.spawn(move || land_pieces::<T>(receive));
-            let threads: Vec<_> = (0..threads.clamp(1, LANDING)).map(spawn).collect();
+            let spawn = |receive: Arc<_>| scope.spawn(move || land_pieces::<T>(&receive));
+            let receivers = std::iter::repeat_n(receive, threads.clamp(1, LANDING));
+            let threads: Vec<_> = receivers.map(spawn).collect();
             let mut landing = Landing { driver, send, bytes: 0 };
             let done = work(&mut landing);
             let bytes = landing.bytes;
@@ -195,6 +198,8 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
 
 fn land_pieces<T: Scalar>(receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>) -> Result<()> {
     loop {
+        // Waits until there is a piece, or the sender is dropped, which `Landing::run` does
+        // before it joins the threads. Whoever waits for the lock waits for the same.
         let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
         let Ok((transfer, piece)) = next else { return Ok(()) };
         let host = transfer.wait()?;
