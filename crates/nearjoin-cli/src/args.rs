@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use nearjoin::{Cooperation, Device, DuplicateRemoval, Metric, Schedule, Strategy};
+use nearjoin::gpu::{Cooperation, Schedule};
+use nearjoin::{Device, DuplicateRemoval, Metric, Strategy};
 
 use crate::options::{Bytes, Number};
 

@@ -100,7 +100,7 @@ fn check(points: &Points<'_, f64>, csr: &Csr<f64>, eps: f64) -> Result<usize> {
     let truth = oracle::eps_join(&queries, points, eps, Metric::L2, false)?;
     for (row, expected) in rows.into_iter().zip(truth) {
         let others = expected.iter().map(|(id, _)| *id).filter(|id| *id as usize != row);
-        if !others.eq(csr.neighbors(row).iter().copied()) {
+        if !others.eq(csr.ids_of(row).iter().copied()) {
             return Err(Failure::failed(format!("row {row} differs from brute force: a defect")));
         }
     }

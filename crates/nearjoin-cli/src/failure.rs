@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use nearjoin::Needs;
+
 use crate::number;
 
 /// The exit code of a run that was interrupted.
@@ -62,7 +64,7 @@ impl From<nearjoin::Error> for Failure {
     fn from(error: nearjoin::Error) -> Self {
         match error {
             nearjoin::Error::Cancelled => Failure::Interrupted,
-            nearjoin::Error::MemoryLimit { what: "the index", .. } => {
+            nearjoin::Error::MemoryLimit { what: Needs::Index, .. } => {
                 Failure::OverLimit(error.to_string())
             }
             nearjoin::Error::MemoryLimit { what, needed, limit } => Failure::OverLimit(format!(

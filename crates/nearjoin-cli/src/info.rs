@@ -1,6 +1,7 @@
 //! `nearjoin info`: what this machine has.
 
-use nearjoin::{Error, Gpu, SimdLevel};
+use nearjoin::gpu::Gpu;
+use nearjoin::{Error, SimdLevel};
 
 use crate::failure::{Result, say};
 use crate::number;
@@ -25,7 +26,7 @@ pub(crate) fn run() -> Result {
         }
         None => "unknown".into(),
     };
-    let (gpu, devices) = match nearjoin::gpu() {
+    let (gpu, devices) = match nearjoin::gpu::find() {
         Ok(gpu) => (describe(&gpu), "auto (gpu for large joins within ε, else cpu), cpu, gpu"),
         Err(Error::Device { reason, .. }) => (format!("none: {reason}"), "auto (cpu), cpu"),
         Err(error) => (format!("none: {error}"), "auto (cpu), cpu"),

@@ -11,7 +11,7 @@ use crate::load::{Held, Sides};
 use crate::number;
 use crate::options::{self, Bytes, Output};
 use crate::output::{self, Job, Opened};
-use crate::planned::Planner;
+use crate::planner::Planner;
 use crate::progress::{Board, Shown};
 use crate::question::Asked;
 use crate::telling::{self, About, Timeline};

@@ -15,7 +15,7 @@ mod options;
 mod ordered;
 mod output;
 mod page;
-mod planned;
+mod planner;
 mod plot;
 mod progress;
 mod question;

@@ -1,19 +1,18 @@
 //! Rows in the order of the left points: all at once where they fit the memory, else part by
-//! part, as many left points at a time as have neighbours that fit, joined with all right points.
+//! part, as many left points at a time as have neighbours that fit. One index serves all parts.
 
 use std::ops::Range;
 
-use nearjoin::Scalar;
-use nearjoin::sink::{CsrSink, Degrees, Neighbors};
+use nearjoin::sink::{CsrSink, Degrees, Neighbors, Sink};
+use nearjoin::{Indexed, Plan, Scalar, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{NpzCsr, NpzNeighbors, PairColumns, PairWriter, Target, Written};
 
 use crate::failure::{Failure, Result};
 use crate::load::Held;
 use crate::output::{Job, Outcome};
-use crate::planned::Planned;
 use crate::question::Question;
-use crate::rows::{Keep, Rows};
+use crate::rows::Rows;
 
 /// Neighbours within ε of a part of the left points in memory, at the most.
 const PART: u64 = 1 << 30;
@@ -21,10 +20,11 @@ const PART: u64 = 1 << 30;
 const LEAST: u64 = 1 << 20;
 
 impl<T: Held> Job<'_, T> {
-    /// Finds rows in order, all at once or part by part, and writes each part.
+    /// Finds rows in order, all at once or part by part, and writes each part. The points are
+    /// indexed once.
     pub(crate) fn in_order(
         &self,
-        plan: &Planned<'_, T>,
+        plan: &Plan<'_, T>,
         format: OutputFormat,
         target: Target,
     ) -> Result<Outcome> {
@@ -33,42 +33,37 @@ impl<T: Held> Job<'_, T> {
         // What cannot be written is refused now; only a CSR needs to know its size.
         let place = self.place(format, target)?;
         let room = self.room(plan);
-        if let Some(rows) = self.all_rows(plan, room, &mut outcome)? {
+        let index = plan.index()?;
+        let fits = self.expected_bytes(plan) <= room as f64;
+        if fits && let Some(rows) = self.all_rows(&index, &mut outcome)? {
             let mut writer = self.writer(place, self.in_answer(rows.pairs()))?;
-            let keep = if self.columns.half { Keep::Later } else { Keep::All };
-            self.write(&mut writer, 0, rows, keep, &mut outcome)?;
+            self.write(&mut writer, 0, rows, &mut outcome)?;
+            drop(index);
             self.board.writing(&name);
             return self.finish(writer, outcome, 1);
         }
 
-        let (parts, pairs) = self.parts(plan, room, &mut outcome)?;
+        let (parts, pairs) = self.parts(plan, &index, room, &mut outcome)?;
         let mut writer = self.writer(place, self.in_answer(pairs))?;
-        let right = self.right.unwrap_or(self.left);
-        let is_self = self.right.is_none();
-        let keep = match is_self {
-            true if self.columns.half => Keep::Later,
-            true if !self.planner.include_self => Keep::Others,
-            _ => Keep::All,
-        };
         for (number, part) in parts.iter().enumerate() {
             self.board.joining(1, Some((number + 1, parts.len())));
-            let left = self.left.rows(part.clone());
-            let plan = self.planner.plan_part(&left, &right, is_self, plan.device())?;
-            let rows = self.rows(&plan, &mut outcome)?;
-            self.write(&mut writer, part.start as u32, rows, keep, &mut outcome)?;
+            let first = part.start as u32;
+            let rows = self.rows(&index, Some(part.clone()), &mut outcome)?;
+            self.write(&mut writer, first, rows, &mut outcome)?;
         }
+        drop(index);
         self.board.writing(&name);
         self.finish(writer, outcome, parts.len())
     }
 
     /// Bytes that rows in memory may take, beside the index of all right points and of the left
     /// ones of a part.
-    fn room(&self, plan: &Planned<'_, T>) -> u64 {
+    fn room(&self, plan: &Plan<'_, T>) -> u64 {
         let free = plan.memory_limit().saturating_sub(2 * plan.index_bytes());
-        match plan {
+        match self.planner.question {
             // They may stand in memory twice for a while.
-            Planned::Within(_) => (free / 3).clamp(LEAST, PART),
-            Planned::Knn(_) => free.max(LEAST),
+            Question::Within { .. } => (free / 3).clamp(LEAST, PART),
+            Question::Knn { .. } => free.max(LEAST),
         }
     }
 
@@ -77,36 +72,47 @@ impl<T: Held> Job<'_, T> {
         (4 + if self.columns.distances { size_of::<T>() } else { 0 }) as f64
     }
 
-    /// All rows, if they are expected to fit and do.
-    fn all_rows(
-        &self,
-        plan: &Planned<'_, T>,
-        room: u64,
-        outcome: &mut Outcome,
-    ) -> Result<Option<Rows<T>>> {
+    /// Bytes that all rows are expected to take.
+    fn expected_bytes(&self, plan: &Plan<'_, T>) -> f64 {
         // A sample may have missed some.
-        let margin = if let Planned::Within(_) = plan { 1.25 } else { 1.0 };
-        let offsets = 8.0 * self.left.len() as f64;
-        let bytes = plan.estimated_pairs() * margin * self.pair_bytes() + offsets;
-        if bytes > room as f64 {
-            return Ok(None);
-        }
-        match self.rows(plan, outcome) {
+        let margin = if self.planner.question.ranked() { 1.0 } else { 1.25 };
+        plan.estimated_pairs() * margin * self.pair_bytes() + 8.0 * self.left.len() as f64
+    }
+
+    /// All rows, if they fit.
+    fn all_rows(&self, index: &Indexed<'_, T>, outcome: &mut Outcome) -> Result<Option<Rows<T>>> {
+        match self.rows(index, None, outcome) {
             Err(Failure::OverLimit(_)) => Ok(None),
             rows => rows.map(Some),
         }
     }
 
-    fn rows(&self, plan: &Planned<'_, T>, outcome: &mut Outcome) -> Result<Rows<T>> {
-        Ok(match plan {
-            Planned::Within(plan) => {
+    /// The rows of a part, or of all left points.
+    fn rows(
+        &self,
+        index: &Indexed<'_, T>,
+        part: Option<Range<usize>>,
+        outcome: &mut Outcome,
+    ) -> Result<Rows<T>> {
+        fn run<T: Held, S: Sink<T>>(
+            index: &Indexed<'_, T>,
+            part: Option<Range<usize>>,
+            sink: &mut S,
+        ) -> nearjoin::Result<Stats> {
+            match part {
+                Some(part) => index.run_rows(part, sink),
+                None => index.run(sink),
+            }
+        }
+        Ok(match self.planner.question {
+            Question::Within { .. } => {
                 let mut sink = CsrSink::new().sorted(self.sorted).distances(self.columns.distances);
-                outcome.add(&plan.run(&mut sink)?);
+                outcome.add(&run(index, part, &mut sink)?);
                 sink.into_csr().into()
             }
-            Planned::Knn(plan) => {
+            Question::Knn { .. } => {
                 let mut sink = Neighbors::new();
-                outcome.add(&plan.run(&mut sink)?);
+                outcome.add(&run(index, part, &mut sink)?);
                 sink.into()
             }
         })
@@ -116,22 +122,23 @@ impl<T: Held> Job<'_, T> {
     /// the nearest, at the most.
     fn parts(
         &self,
-        plan: &Planned<'_, T>,
+        plan: &Plan<'_, T>,
+        index: &Indexed<'_, T>,
         room: u64,
         outcome: &mut Outcome,
     ) -> Result<(Vec<Range<usize>>, u64)> {
-        let most = room as f64 / self.pair_bytes();
-        Ok(match plan {
-            Planned::Within(plan) => {
+        let most = (room as f64 / self.pair_bytes()) as u64;
+        Ok(match self.planner.question {
+            Question::Within { .. } => {
                 let mut degrees = Degrees::new();
-                outcome.add(&plan.run(&mut degrees)?);
+                outcome.add(&index.run(&mut degrees)?);
                 let degrees = degrees.as_slice();
-                (parts(degrees.iter().copied(), most as u64), degrees.iter().sum())
+                (parts(degrees.iter().copied(), most), degrees.iter().sum())
             }
-            Planned::Knn(plan) => {
+            Question::Knn { .. } => {
                 let (pairs, rows) = (plan.estimated_pairs(), self.left.len());
                 let k = (pairs / rows as f64) as u64;
-                (parts(std::iter::repeat_n(k, rows), most as u64), pairs as u64)
+                (parts(std::iter::repeat_n(k, rows), most), pairs as u64)
             }
         })
     }
@@ -142,14 +149,11 @@ impl<T: Held> Job<'_, T> {
         writer: &mut Ordered<T>,
         first: u32,
         mut rows: Rows<T>,
-        keep: Keep,
         outcome: &mut Outcome,
     ) -> Result {
-        let most = match self.planner.question {
-            Question::Within { .. } => usize::MAX,
-            Question::Knn { k, .. } => k,
-        };
-        rows.keep(first, keep, most);
+        if self.columns.half {
+            rows.keep_later(first);
+        }
         if let Some(tally) = &mut outcome.tally {
             let (ids, distances) = (rows.ids(), rows.distances());
             tally.note(|row| first + row as u32, rows.offsets(), ids, distances);
@@ -224,12 +228,11 @@ fn parts(degrees: impl ExactSizeIterator<Item = u64>, most: u64) -> Vec<Range<us
     let mut parts = Vec::new();
     let (mut start, mut sum) = (0, 0u64);
     for (row, degree) in degrees.enumerate() {
-        // One more: the point itself is found in a part of a self-join.
-        if row > start && sum + degree + 1 > most {
+        if row > start && sum + degree > most {
             parts.push(start..row);
             (start, sum) = (row, 0);
         }
-        sum += degree + 1;
+        sum += degree;
     }
     if start < rows {
         parts.push(start..rows);
@@ -245,7 +248,7 @@ mod tests {
     fn parts_hold_every_row_once() {
         let degrees = [3, 0, 5, 100, 1, 1, 1, 1];
         let parts = parts(degrees.into_iter(), 10);
-        assert_eq!(parts, [0..2, 2..3, 3..4, 4..8]);
+        assert_eq!(parts, [0..3, 3..4, 4..8]);
         assert!(super::parts(std::iter::empty(), 10).is_empty());
     }
 }

@@ -7,8 +7,9 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use nearjoin::gpu::GpuStats;
 use nearjoin::sink::{Block, Callback, Count, Degrees};
-use nearjoin::{GpuStats, Points, Stats};
+use nearjoin::{Plan, Points, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 
@@ -17,7 +18,7 @@ use crate::interrupt::{self, Written};
 use crate::load::Held;
 use crate::options::{Output, Place};
 use crate::ordered::Ordered;
-use crate::planned::{Planned, Planner};
+use crate::planner::Planner;
 use crate::progress::Board;
 use crate::tally::Tally;
 
@@ -70,29 +71,25 @@ impl Outcome {
         self.index += stats.index.as_secs_f64();
         self.join += stats.execute.as_secs_f64();
         let Some(gpu) = &stats.gpu else { return };
-        let all = self.gpu.get_or_insert_default();
-        // How it worked is the same in every pass; what it did adds up.
-        let GpuStats { partitions, batches, splits, bytes_in, bytes_out, .. } = *all;
-        let (predicted, delivery) = (all.predicted_seconds, all.delivery_seconds);
-        *all = gpu.clone();
-        all.partitions = gpu.partitions.max(partitions).max(1);
-        all.batches += batches;
-        all.splits += splits;
-        all.bytes_in += bytes_in;
-        all.bytes_out += bytes_out;
-        all.predicted_seconds += predicted;
-        all.delivery_seconds += delivery;
+        match &mut self.gpu {
+            None => self.gpu = Some(gpu.clone()),
+            // How it worked is the same in every pass; what it did adds up.
+            Some(all) => {
+                all.partitions = all.partitions.max(gpu.partitions);
+                all.add(gpu);
+            }
+        }
     }
 }
 
 impl<'a, T: Held> Job<'a, T> {
-    pub(crate) fn plan(&self) -> Result<Planned<'a, T>> {
+    pub(crate) fn plan(&self) -> Result<Plan<'a, T>> {
         self.board.joining(1, None);
         self.planner.plan(&self.left, self.right.as_ref())
     }
 
     /// Runs the plan and delivers the answer.
-    pub(crate) fn deliver(&self, plan: &Planned<'_, T>, opened: Opened) -> Result<Outcome> {
+    pub(crate) fn deliver(&self, plan: &Plan<'_, T>, opened: Opened) -> Result<Outcome> {
         if let Opened::Pairs { to_stdout: true, .. } = opened {
             interrupt::leaves(Written::Part);
         }
@@ -106,29 +103,23 @@ impl<'a, T: Held> Job<'a, T> {
         }
     }
 
-    fn count(&self, plan: &Planned<'_, T>) -> Result<Outcome> {
+    fn count(&self, plan: &Plan<'_, T>) -> Result<Outcome> {
         let mut outcome = Outcome { parts: 1, ..Outcome::default() };
-        let pairs = match plan {
-            Planned::Within(plan) if !self.tally => {
-                let mut count = Count::new();
-                let once = self.right.is_none() && self.planner.counts_once();
-                self.board.joining(if once { 2 } else { 1 }, None);
-                outcome.add(&plan.run(&mut count)?);
-                count.pairs()
-            }
-            _ => self.count_each(plan, &mut outcome)?.iter().sum(),
+        let pairs = if self.tally {
+            self.count_each(plan, &mut outcome)?.iter().sum()
+        } else {
+            let mut count = Count::new();
+            let once = self.right.is_none() && self.planner.counts_once();
+            self.board.joining(if once { 2 } else { 1 }, None);
+            outcome.add(&plan.run(&mut count)?);
+            count.pairs()
         };
         outcome.pairs = self.in_answer(pairs);
         say(outcome.pairs)?;
         Ok(outcome)
     }
 
-    fn degrees(
-        &self,
-        plan: &Planned<'_, T>,
-        format: OutputFormat,
-        target: Target,
-    ) -> Result<Outcome> {
+    fn degrees(&self, plan: &Plan<'_, T>, format: OutputFormat, target: Target) -> Result<Outcome> {
         let mut outcome = Outcome { parts: 1, ..Outcome::default() };
         let degrees = self.count_each(plan, &mut outcome)?;
         outcome.pairs = degrees.iter().sum();
@@ -141,8 +132,9 @@ impl<'a, T: Held> Job<'a, T> {
     }
 
     /// The number of neighbours of each left point.
-    fn count_each(&self, plan: &Planned<'_, T>, outcome: &mut Outcome) -> Result<Vec<u64>> {
-        if let Planned::Within(plan) = plan {
+    fn count_each(&self, plan: &Plan<'_, T>, outcome: &mut Outcome) -> Result<Vec<u64>> {
+        // A report on the nearest notes distances.
+        if !(self.tally && self.planner.question.ranked()) {
             let mut sink = Degrees::new();
             outcome.add(&plan.run(&mut sink)?);
             let degrees = sink.into_vec();
@@ -163,7 +155,7 @@ impl<'a, T: Held> Job<'a, T> {
     /// Streams pairs into a table as they are found.
     fn as_found(
         &self,
-        plan: &Planned<'_, T>,
+        plan: &Plan<'_, T>,
         format: OutputFormat,
         target: Target,
     ) -> Result<Outcome> {
@@ -181,7 +173,7 @@ impl<'a, T: Held> Job<'a, T> {
     /// wrong there stops the join.
     fn each_block(
         &self,
-        plan: &Planned<'_, T>,
+        plan: &Plan<'_, T>,
         distances: bool,
         outcome: &mut Outcome,
         mut take: impl FnMut(&Block<T>) -> Result + Send,

@@ -1,6 +1,7 @@
 //! The page of `--report`: what is known of a run, as a report wants it.
 
-use nearjoin::{Cooperation, Device, GpuStats, Metric, Points, Strategy};
+use nearjoin::gpu::{Cooperation, GpuStats};
+use nearjoin::{Device, Metric, Plan, Points, Strategy};
 use nearjoin_io::Loaded;
 
 use crate::join::Run;
@@ -8,7 +9,6 @@ use crate::load::Held;
 use crate::number;
 use crate::options::Output;
 use crate::output::{Job, Outcome};
-use crate::planned::Planned;
 use crate::question::{Asked, Question};
 use crate::report::{self, Density, Extent, Histogram};
 use crate::system;
@@ -19,7 +19,7 @@ use crate::telling::{Timeline, described, name, points};
 pub(crate) fn page<T: Held>(
     run: &Run<'_>,
     job: &Job<'_, T>,
-    plan: &Planned<'_, T>,
+    plan: &Plan<'_, T>,
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> String {
@@ -115,7 +115,7 @@ pub(crate) fn page<T: Held>(
     })
 }
 
-fn asked<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> Vec<(&'static str, String)> {
+fn asked<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> Vec<(&'static str, String)> {
     let Asked { question, include_self, sorted, strategy, engine, .. } = run.asked;
     let mut asked = vec![];
     match &run.sides.right {
@@ -169,7 +169,7 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> Vec<(&'static str, St
 
 fn numbers<T: Held>(
     run: &Run<'_>,
-    plan: &Planned<'_, T>,
+    plan: &Plan<'_, T>,
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> Vec<(&'static str, String)> {

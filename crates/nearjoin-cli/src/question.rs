@@ -1,6 +1,7 @@
 //! What is asked of the points, whichever join answers it.
 
-use nearjoin::{Cooperation, Device, DuplicateRemoval, GpuOptions, Metric, Strategy};
+use nearjoin::gpu::{Cooperation, GpuOptions};
+use nearjoin::{Device, DuplicateRemoval, Metric, Strategy};
 use nearjoin_io::DType;
 
 use crate::args;

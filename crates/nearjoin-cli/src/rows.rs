@@ -12,26 +12,6 @@ pub(crate) struct Rows<T> {
     distances: Option<Buffer<T>>,
 }
 
-/// Which neighbours of a point are in the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    All,
-    /// All but the point itself.
-    Others,
-    /// Those that come after the point.
-    Later,
-}
-
-impl Keep {
-    fn wants(self, own: u32, id: u32) -> bool {
-        match self {
-            Keep::All => true,
-            Keep::Others => id != own,
-            Keep::Later => id > own,
-        }
-    }
-}
-
 impl<T: Scalar> From<Csr<T>> for Rows<T> {
     fn from(csr: Csr<T>) -> Self {
         let (offsets, ids, distances) = csr.into_parts();
@@ -47,7 +27,7 @@ impl<T: Scalar> From<Neighbors<T>> for Rows<T> {
         let offsets: Vec<u64> = (0..=ids.len()).step_by(k).map(|at| at as u64).collect();
         let mut rows = Rows { offsets: offsets.into(), ids, distances: Some(distances) };
         if rows.ids.contains(&u32::MAX) {
-            rows.sift(usize::MAX, |_, id| id != u32::MAX);
+            rows.sift(|_, id| id != u32::MAX);
         }
         rows
     }
@@ -71,23 +51,20 @@ impl<T: Scalar> Rows<T> {
         self.distances.as_ref().map(|distances| &distances[..self.pairs() as usize])
     }
 
-    /// Keeps what is in the answer; where that leaves something out, the first `most` of each
-    /// row. `first` is the left point of the first row.
-    pub(crate) fn keep(&mut self, first: u32, keep: Keep, most: usize) {
-        if keep != Keep::All {
-            self.sift(most, |row, id| keep.wants(first + row, id));
-        }
+    /// Keeps of each row the neighbours that come after its point. `first` is the left point of
+    /// the first row.
+    pub(crate) fn keep_later(&mut self, first: u32) {
+        self.sift(|row, id| id > first + row);
     }
 
-    /// Moves the first `most` of each row that are wanted forward, and the offsets with them.
-    fn sift(&mut self, most: usize, wanted: impl Fn(u32, u32) -> bool) {
+    /// Moves what is wanted of each row forward, and the offsets with it.
+    fn sift(&mut self, wanted: impl Fn(u32, u32) -> bool) {
         let (ids, mut distances) = (&mut self.ids[..], self.distances.as_deref_mut());
         let (mut kept, mut start) = (0usize, 0);
         for (row, end) in self.offsets[1..].iter_mut().enumerate() {
-            let full = kept.saturating_add(most);
             for at in start..*end as usize {
                 let id = ids[at];
-                if kept < full && wanted(row as u32, id) {
+                if wanted(row as u32, id) {
                     ids[kept] = id;
                     if let Some(distances) = &mut distances {
                         distances[kept] = distances[at];
@@ -105,34 +82,16 @@ impl<T: Scalar> Rows<T> {
 mod tests {
     use super::*;
 
-    fn rows() -> Rows<f64> {
-        Rows {
+    #[test]
+    fn only_later_neighbours_are_kept() {
+        let mut rows = Rows {
             offsets: vec![0, 3, 3, 5].into(),
             ids: vec![5, 6, 7, 5, 9].into(),
             distances: Some(vec![0.5, 0.6, 0.7, 0.8, 0.9].into()),
-        }
-    }
-
-    fn kept(first: u32, keep: Keep, most: usize) -> (Vec<u64>, Vec<u32>, Vec<f64>) {
-        let mut rows = rows();
-        rows.keep(first, keep, most);
-        (rows.offsets().to_vec(), rows.ids().to_vec(), rows.distances().unwrap().to_vec())
-    }
-
-    #[test]
-    fn what_is_kept_of_rows() {
-        let others = kept(5, Keep::Others, usize::MAX);
-        assert_eq!(others, (vec![0, 2, 2, 4], vec![6, 7, 5, 9], vec![0.6, 0.7, 0.8, 0.9]));
-        let later = kept(5, Keep::Later, usize::MAX);
-        assert_eq!(later, (vec![0, 2, 2, 3], vec![6, 7, 9], vec![0.6, 0.7, 0.9]));
-        let all = kept(5, Keep::All, usize::MAX);
-        assert_eq!(all.1, [5, 6, 7, 5, 9]);
-    }
-
-    #[test]
-    fn of_one_too_many_the_point_itself_goes_or_the_last() {
-        assert_eq!(kept(5, Keep::Others, 2).1, [6, 7, 5, 9]);
-        assert_eq!(kept(90, Keep::Others, 2).1, [5, 6, 5, 9]);
-        assert_eq!(kept(90, Keep::Others, 1), (vec![0, 1, 1, 2], vec![5, 5], vec![0.5, 0.8]));
+        };
+        rows.keep_later(5);
+        assert_eq!(rows.offsets(), [0, 2, 2, 3]);
+        assert_eq!(rows.ids(), [6, 7, 9]);
+        assert_eq!(rows.distances(), Some(&[0.6, 0.7, 0.9][..]));
     }
 }

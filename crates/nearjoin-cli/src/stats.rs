@@ -1,6 +1,6 @@
 //! `--stats`: what happened, as JSON of a documented shape (`docs/stats.md`).
 
-use nearjoin::GpuStats;
+use nearjoin::gpu::GpuStats;
 use serde_json::{Value, json};
 
 use crate::output::Outcome;
@@ -96,8 +96,9 @@ fn gpu(stats: &GpuStats) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use nearjoin::gpu::{Cooperation, Schedule};
     use nearjoin::sink::Count;
-    use nearjoin::{Cooperation, EpsJoin, Points, Schedule};
+    use nearjoin::{EpsJoin, Points};
 
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use nearjoin::GpuStats;
+use nearjoin::Plan;
+use nearjoin::gpu::GpuStats;
 use nearjoin_io::Loaded;
 use nearjoin_io::write::Target;
 
@@ -14,7 +15,6 @@ use crate::number;
 use crate::options::{Output, Place};
 use crate::output::{Job, Outcome, write_text};
 use crate::page::page;
-use crate::planned::Planned;
 use crate::question::Question;
 use crate::stats;
 use crate::system;
@@ -70,7 +70,7 @@ impl Timeline {
 }
 
 /// The plan in words, with what the program adds to the engine's.
-pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Planned<'_, T>) -> String {
+pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String {
     let question = run.asked.question;
     let answer = match &run.output {
         Output::Count => "a count".to_string(),
@@ -136,7 +136,7 @@ pub(crate) fn described(side: &Loaded) -> String {
 /// What is said when all went well.
 pub(crate) fn summary<T: Held>(
     run: &Run<'_>,
-    plan: &Planned<'_, T>,
+    plan: &Plan<'_, T>,
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> String {
@@ -220,7 +220,7 @@ impl About {
         self,
         run: &Run<'_>,
         job: &Job<'_, T>,
-        plan: &Planned<'_, T>,
+        plan: &Plan<'_, T>,
         timeline: &Timeline,
         outcome: &Outcome,
     ) -> Result {

@@ -1,6 +1,6 @@
 //! What the engine asks of a device.
 
-use nearjoin::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, Transfer};
+use nearjoin::gpu::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, Transfer};
 
 use crate::Simt;
 use crate::kernel::Launch;
@@ -21,7 +21,7 @@ impl Driver for Simt {
         self.state().allocate(bytes)
     }
 
-    fn release(&self, address: u64, bytes: usize) {
+    unsafe fn release(&self, address: u64, bytes: usize) {
         self.state().release(address, bytes);
     }
 
@@ -29,7 +29,7 @@ impl Driver for Simt {
         self.state().pin(bytes)
     }
 
-    fn copy_in(
+    unsafe fn copy_in(
         &self,
         stream: usize,
         from: Box<dyn HostMemory>,
@@ -42,7 +42,7 @@ impl Driver for Simt {
         Ok(Box::new(Copy { simt: self.clone(), stream, number, home }))
     }
 
-    fn copy_out(
+    unsafe fn copy_out(
         &self,
         stream: usize,
         from: u64,
@@ -55,11 +55,11 @@ impl Driver for Simt {
         Ok(Box::new(Copy { simt: self.clone(), stream, number, home }))
     }
 
-    fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()> {
+    unsafe fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()> {
         self.state().submit(stream, Work::Fill { address, word, words }).map(drop)
     }
 
-    fn launch(
+    unsafe fn launch(
         &self,
         stream: usize,
         kernel: Kernel,

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nearjoin::driver::{Args, Kernel};
+use nearjoin::gpu::driver::{Args, Kernel};
 
 /// The lanes of a warp; the most threads of a block.
 const WARP: u32 = 32;

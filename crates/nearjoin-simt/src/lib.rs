@@ -35,7 +35,7 @@ mod transfer;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearjoin::driver::{Driver, Properties};
+use nearjoin::gpu::driver::{Driver, Properties};
 
 pub use state::Counts;
 use state::State;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nearjoin::driver::{Fault, HostMemory, Result};
+use nearjoin::gpu::driver::{Fault, HostMemory, Result};
 
 /// What memory holds that nobody has written.
 const UNWRITTEN: u8 = 0xa5;

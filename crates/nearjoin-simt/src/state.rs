@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nearjoin::driver::{Fault, HostMemory, Result, STREAMS};
+use nearjoin::gpu::driver::{Fault, HostMemory, Result, STREAMS};
 
 use crate::kernel::Launch;
 use crate::memory::Memory;

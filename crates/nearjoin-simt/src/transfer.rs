@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use nearjoin::driver::{HostMemory, Result, Transfer};
+use nearjoin::gpu::driver::{HostMemory, Result, Transfer};
 
 use crate::Simt;
 use crate::state::Home;

@@ -63,7 +63,7 @@ fn join(title: &str, data: &[f64], eps: f64) -> Result<()> {
     let (neighbors, query) = most;
     println!("callback: {blocks} blocks; point {query} has the most neighbours, {neighbors}\n");
     assert_eq!(pairs, csr.pairs());
-    assert_eq!(csr.neighbors(query as usize).len(), neighbors);
+    assert_eq!(csr.ids_of(query as usize).len(), neighbors);
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn check(points: &Points<'_, f64>, csr: &Csr<f64>, eps: f64) -> Result<()> {
     for (&row, neighbors) in rows.iter().zip(truth) {
         // A point is not its own neighbour; the oracle was not told which point it is.
         let ids = neighbors.into_iter().map(|(id, _)| id).filter(|&id| id as usize != row);
-        assert!(ids.eq(csr.neighbors(row).iter().copied()), "row {row} is wrong");
+        assert!(ids.eq(csr.ids_of(row).iter().copied()), "row {row} is wrong");
     }
     println!("{CHECKED} rows are what brute force finds");
     Ok(())

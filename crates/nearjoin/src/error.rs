@@ -108,7 +108,7 @@ pub enum Error {
     /// The result or the index does not fit the memory limit.
     MemoryLimit {
         /// What needs the memory.
-        what: &'static str,
+        what: Needs,
         /// Bytes needed, besides the input.
         needed: u64,
         /// Bytes allowed.
@@ -128,6 +128,13 @@ pub enum Error {
         /// Elements it must have room for.
         needed: u64,
     },
+    /// A sink has no place for the answer of this join.
+    Sink {
+        /// The sink.
+        sink: &'static str,
+        /// The joins that it is for.
+        only_for: &'static str,
+    },
     /// The threads could not be started.
     Threads {
         /// What the system said.
@@ -137,6 +144,25 @@ pub enum Error {
     Stopped,
     /// [`Monitor::cancel`](crate::Monitor::cancel) asked to stop.
     Cancelled,
+}
+
+/// What does not fit a memory limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Needs {
+    /// The index alone.
+    Index,
+    /// The result, beside the index.
+    Result,
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Needs::Index => "the index",
+            Needs::Result => "the index with the result",
+        })
+    }
 }
 
 impl fmt::Display for Error {
@@ -196,9 +222,9 @@ impl fmt::Display for Error {
             Error::MemoryLimit { what, needed, limit } => {
                 let (needed, limit) = (crate::stats::bytes(*needed), crate::stats::bytes(*limit));
                 write!(f, "{what} needs {needed} and the memory limit is {limit}: ")?;
-                match *what {
-                    "the index" => write!(f, "raise the limit, or join the points in parts"),
-                    _ => write!(
+                match what {
+                    Needs::Index => write!(f, "raise the limit, or join the points in parts"),
+                    Needs::Result => write!(
                         f,
                         "raise the limit, lower ε, count or take degrees only, or receive the \
                          pairs in blocks through a callback"
@@ -212,6 +238,9 @@ impl fmt::Display for Error {
                 f,
                 "the buffer for {name} has room for {length} elements and {needed} are needed"
             ),
+            Error::Sink { sink, only_for } => {
+                write!(f, "{sink} is for {only_for} only: receive this answer with another sink")
+            }
             Error::Threads { reason } => write!(f, "the threads could not be started: {reason}"),
             Error::Stopped => write!(f, "the callback asked to stop before the join was complete"),
             Error::Cancelled => write!(f, "the join was cancelled before it was complete"),

@@ -1,7 +1,6 @@
 //! Deciding pairs in fewer bits: bounds between which the points' own arithmetic must decide.
 
-use crate::metric::{Metric, Threshold};
-use crate::scalar::Scalar;
+use crate::metric::Metric;
 
 /// At most `sure`: a match; above `maybe`: none; between: open.
 #[derive(Clone, Copy, Debug)]
@@ -30,16 +29,15 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// None where ε is so small or large that squares in `f32` under- or overflow.
-    pub(crate) fn new<T: Scalar>(threshold: &Threshold<T>, dim: usize) -> Option<Self> {
-        let eps = threshold.eps.to_f64();
+    pub(crate) fn new(metric: Metric, eps: f64, dim: usize) -> Option<Self> {
         let unit = f64::from(f32::EPSILON) / 2.0;
-        let norm_of_ones = match threshold.metric {
+        let norm_of_ones = match metric {
             Metric::L2 => (dim as f64).sqrt(),
             Metric::L1 => dim as f64,
             Metric::Linf => 1.0,
         };
         let filter = Filter {
-            metric: threshold.metric,
+            metric,
             eps,
             error: 2.01 * unit * norm_of_ones,
             relative: (4 * dim + 24) as f64 * unit,

@@ -8,13 +8,14 @@
 //! let data = [0.0, 0.0,  0.3, 0.4,  5.0, 5.0];
 //! let points = Points::new(&data, 2)?;
 //! let csr = eps_join(&points, 0.5)?;
-//! assert_eq!(csr.neighbors(0), [1]); // at exactly 0.5: within means ≤
-//! assert_eq!(csr.neighbors(1), [0]);
-//! assert!(csr.neighbors(2).is_empty());
+//! assert_eq!(csr.ids_of(0), [1]); // at exactly 0.5: within means ≤
+//! assert_eq!(csr.ids_of(1), [0]);
+//! assert!(csr.ids_of(2).is_empty());
 //! # Ok::<(), nearjoin::Error>(())
 //! ```
 //!
-//! [`EpsJoin`] and [`KnnJoin`] have the options, [`Plan`] explains what will be done before it is done,
+//! [`EpsJoin`] and [`KnnJoin`] have the options, [`Plan`] explains what will be done before it is
+//! done, [`Indexed`] answers again and again over one index,
 //! and the [`sink`] receives the answer in the shape that is wanted: a count, degrees,
 //! CSR arrays, pairs, or blocks as they are found.
 //!
@@ -26,10 +27,9 @@ mod curve;
 mod error;
 mod exec;
 mod filter;
-mod gpu;
+pub mod gpu;
 mod index;
 mod join;
-mod knn;
 mod memory;
 mod metric;
 mod monitor;
@@ -37,27 +37,25 @@ mod options;
 pub mod oracle;
 mod plan;
 mod points;
+mod question;
 mod scalar;
 pub mod sink;
 mod stats;
 mod summary;
 
 pub use curve::NeighborCurve;
-pub use error::{Error, Result};
+pub use error::{Error, Needs, Result};
 pub use exec::cpu::kernel::SimdLevel;
-pub use exec::gpu::batches::BatchModel;
-#[doc(hidden)]
-pub use exec::gpu::driver;
-pub use gpu::{Gpu, gpu};
-pub use join::{EpsJoin, Estimate, Plan, count_pairs, eps_join, eps_join_between};
-pub use knn::{KnnJoin, KnnPlan, knn_join, knn_join_between};
+pub use join::{
+    EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, count_pairs, eps_join, eps_join_between,
+    knn_join, knn_join_between,
+};
 pub use memory::Buffer;
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
-#[doc(hidden)]
-pub use options::Knobs;
-pub use options::{Cooperation, Device, DuplicateRemoval, GpuOptions, Schedule, Strategy};
+pub use options::{Device, DuplicateRemoval, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
+pub use question::{Nearest, Question, Within};
 pub use scalar::Scalar;
-pub use sink::{Csr, KnnSink, Neighbors, Sink};
-pub use stats::{GpuStats, Stats};
+pub use sink::{Csr, Neighbors, Sink};
+pub use stats::Stats;

@@ -1,9 +1,42 @@
-//! The choices of a join by name: strategy, duplicate removal, device.
+//! The choices of a join: what both joins have in common, and the names of strategies, devices
+//! and ways to remove duplicates.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::error::{Error, Result};
+use crate::gpu::GpuOptions;
+use crate::metric::Metric;
+use crate::monitor::Monitor;
+
+/// What both joins have in common.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) metric: Metric,
+    pub(crate) device: Device,
+    pub(crate) strategy: Strategy,
+    pub(crate) include_self: bool,
+    pub(crate) threads: Option<usize>,
+    pub(crate) memory_limit: Option<u64>,
+    pub(crate) gpu: GpuOptions,
+    pub(crate) monitor: Option<Monitor>,
+}
+
+impl Options {
+    /// Whether they are in range.
+    pub(crate) fn check(&self) -> Result<()> {
+        // Beyond, starting threads takes longer than any join that they could help.
+        if let Some(value) = self.threads.filter(|threads| !(1..=1024).contains(threads)) {
+            return Err(Error::Option { name: "threads", value, allowed: "1 to 1024" });
+        }
+        let wrong = |k: &usize| !matches!(k, 1 | 2 | 4 | 8 | 16 | 32);
+        if let Some(value) = self.gpu.threads_per_query.filter(wrong) {
+            let allowed = "1, 2, 4, 8, 16 or 32";
+            return Err(Error::Option { name: "threads per query", value, allowed });
+        }
+        Ok(())
+    }
+}
 
 /// How candidates are found. Every strategy gives the same answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,126 +101,7 @@ pub enum Device {
     Hybrid,
 }
 
-/// How the threads of a GPU share the work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cooperation {
-    /// What the plan expects to be fastest. The default.
-    #[default]
-    Auto,
-    /// Each query looks for its own candidates, with one thread or with as many as
-    /// [`GpuOptions::threads_per_query`] says.
-    Thread,
-    /// Each query looks for its own candidates, with the 32 threads of a warp.
-    Warp,
-    /// A warp takes 32 neighbouring queries, finds candidates for all of them at once, and
-    /// tests each candidate against all.
-    Cell,
-}
-
-/// In which order the units of work of a GPU are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Schedule {
-    /// What the plan expects to be fastest. The default.
-    #[default]
-    Auto,
-    /// In the order of the index, as the hardware hands them out.
-    IndexOrder,
-    /// SORTBYWL: those with most candidates first.
-    SortByWorkload,
-    /// WORKQUEUE: as `SortByWorkload`, and every warp takes the next from a queue when it is
-    /// done with one.
-    WorkQueue,
-}
-
-/// How a GPU goes about a join. Nothing of it changes the answer.
-///
-/// ```
-/// use nearjoin::{Cooperation, Device, EpsJoin, GpuOptions, Schedule};
-/// let options = GpuOptions::new().cooperation(Cooperation::Thread).threads_per_query(8);
-/// let join = EpsJoin::new(0.1).device(Device::Auto).gpu(options.schedule(Schedule::WorkQueue));
-/// # let _ = join;
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct GpuOptions {
-    pub(crate) cooperation: Cooperation,
-    pub(crate) threads_per_query: Option<usize>,
-    pub(crate) schedule: Schedule,
-    pub(crate) batch_bytes: Option<u64>,
-    pub(crate) chunk_bytes: Option<usize>,
-    pub(crate) memory_limit: Option<u64>,
-    pub(crate) knobs: Knobs,
-}
-
-/// For tests: a device other than that of the machine, and what it should get wrong.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct Knobs {
-    /// The device.
-    pub driver: Option<std::sync::Arc<dyn crate::driver::Driver>>,
-    /// Whether pairs are listed first: else the plan decides.
-    pub listed: Option<bool>,
-    /// Whether every 32 points have a box: else the plan decides.
-    pub boxes: Option<bool>,
-    /// How much larger the box of queries that look together may be than that of one.
-    pub loose: Option<f64>,
-    /// A factor on sampled sizes.
-    pub estimate: Option<f64>,
-    /// Parts that the points are cut into, as if the device could not hold them.
-    pub partitions: Option<usize>,
-}
-
-impl GpuOptions {
-    /// What the plan expects to be fastest.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How threads share the work. Default: [`Cooperation::Auto`].
-    pub fn cooperation(mut self, cooperation: Cooperation) -> Self {
-        self.cooperation = cooperation;
-        self
-    }
-
-    /// Threads to a query, for [`Cooperation::Thread`]: 1, 2, 4, 8, 16 or 32. Default: 1.
-    pub fn threads_per_query(mut self, threads: usize) -> Self {
-        self.threads_per_query = Some(threads);
-        self
-    }
-
-    /// In which order work is taken. Default: [`Schedule::Auto`].
-    pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
-        self
-    }
-
-    /// Bytes of the result that are made at a time. Default: an eighth of it, and no more than
-    /// the device has room for.
-    pub fn batch_bytes(mut self, bytes: u64) -> Self {
-        self.batch_bytes = Some(bytes);
-        self
-    }
-
-    /// Bytes that cross the bus at a time. Default: what the model of batches says.
-    pub fn chunk_bytes(mut self, bytes: usize) -> Self {
-        self.chunk_bytes = Some(bytes);
-        self
-    }
-
-    /// Bytes of the device's memory that a join may use. Default: nine tenths of what is free.
-    pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
-        self
-    }
-
-    #[doc(hidden)]
-    pub fn knobs(mut self, knobs: Knobs) -> Self {
-        self.knobs = knobs;
-        self
-    }
-}
-
+/// Makes an enumeration known by names.
 macro_rules! names {
     ($type:ident, $what:literal, $known:literal, $($name:literal => $variant:ident),+) => {
         impl fmt::Display for $type {
@@ -214,16 +128,13 @@ macro_rules! names {
     };
 }
 
+pub(crate) use names;
+
 names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree",
     "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego,
     "tree" => Tree);
 names!(DuplicateRemoval, "duplicate removal", "none, linear-coord, unicomp, lid-unicomp",
     "none" => None, "linear-coord" => LinearCoord, "unicomp" => Unicomp,
     "lid-unicomp" => LidUnicomp);
-names!(Cooperation, "cooperation", "auto, thread, warp, cell",
-    "auto" => Auto, "thread" => Thread, "warp" => Warp, "cell" => Cell);
-names!(Schedule, "schedule", "auto, index-order, sort-by-workload, work-queue",
-    "auto" => Auto, "index-order" => IndexOrder, "sort-by-workload" => SortByWorkload,
-    "work-queue" => WorkQueue);
 names!(Device, "device", "auto, cpu, gpu, hybrid",
     "auto" => Auto, "cpu" => Cpu, "gpu" => Gpu, "hybrid" => Hybrid);

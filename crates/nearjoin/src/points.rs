@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
 use crate::scalar::Scalar;
@@ -95,11 +97,6 @@ impl<'a, T: Scalar> Points<'a, T> {
         &self.data[row * self.dimension..][..self.dimension]
     }
 
-    /// Rows of points that were checked before.
-    pub(crate) fn trusted(data: &'a [T], dimension: usize) -> Self {
-        Points { data, dimension }
-    }
-
     /// An error unless the points on the right have as many coordinates.
     pub(crate) fn check_dimension(&self, right: &Points<'_, T>) -> Result<()> {
         if self.dimension != right.dimension {
@@ -107,6 +104,13 @@ impl<'a, T: Scalar> Points<'a, T> {
             return Err(Error::DimensionMismatch { left, right });
         }
         Ok(())
+    }
+
+    /// A copy of the points of some rows, in their order.
+    pub(crate) fn gather(&self, rows: &[u32]) -> PointsBuf<T> {
+        let data = rows.par_iter().flat_map_iter(|&row| self.row(row as usize)).copied();
+        let data: Vec<T> = data.collect();
+        PointsBuf { data: data.into(), dimension: self.dimension }
     }
 
     /// Some of the points, one after the other. They are not checked again.
@@ -197,7 +201,6 @@ impl<T: Scalar> PointsBuf<T> {
 
 /// Finds the first coordinate that is not finite.
 fn check_finite<T: Scalar>(data: &[T], dimension: usize) -> Result<()> {
-    use rayon::prelude::*;
     const CHUNK: usize = 1 << 16;
     // x − x is 0 for finite x and NaN otherwise: a branch-free loop that vectorises.
     let finite = |chunk: &[T]| {

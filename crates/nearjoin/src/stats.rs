@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::exec::Work;
 use crate::exec::cpu::kernel::SimdLevel;
-use crate::options::{Cooperation, Schedule, Strategy};
+use crate::gpu::{Cooperation, Schedule};
+use crate::options::Strategy;
 
 /// What a join did, and how long each phase took.
 ///
@@ -81,6 +82,20 @@ pub struct GpuStats {
     pub predicted_seconds: f64,
     /// See `predicted_seconds`.
     pub delivery_seconds: f64,
+}
+
+impl GpuStats {
+    /// Adds what was done for a part of the queries, or in another pass. How it worked is the same
+    /// in all of them.
+    pub fn add(&mut self, part: &GpuStats) {
+        self.batches += part.batches;
+        self.splits += part.splits;
+        self.bytes_in += part.bytes_in;
+        self.bytes_out += part.bytes_out;
+        self.chunk_bytes = self.chunk_bytes.max(part.chunk_bytes);
+        self.predicted_seconds += part.predicted_seconds;
+        self.delivery_seconds += part.delivery_seconds;
+    }
 }
 
 impl Stats {

@@ -1,5 +1,9 @@
 //! One pass over the points and a sample of pairs: all that the plan knows of the data.
 
+mod pruning;
+
+pub(crate) use pruning::Pruning;
+
 use rayon::prelude::*;
 
 use crate::metric::{Metric, Threshold};
@@ -16,19 +20,26 @@ pub(crate) struct Effort {
     kept: usize,
     /// Whether extents are those of all points, or of the sampled ones.
     whole_extents: bool,
+    /// Neighbours for which it is tried how well boxes tell points apart.
+    nearest: Option<usize>,
 }
 
 impl Effort {
     /// For joins that take the CPU milliseconds at least.
     pub(crate) const FULL: Effort =
-        Effort { queries: 128, points: 2048, kept: 16, whole_extents: true };
+        Effort { queries: 128, points: 2048, kept: 16, whole_extents: true, nearest: None };
     /// For a device that indexes and joins in less time than it takes to look at all points.
     pub(crate) const QUICK: Effort =
-        Effort { queries: 32, points: 2048, kept: 64, whole_extents: false };
+        Effort { queries: 32, points: 2048, kept: 64, whole_extents: false, nearest: None };
 
     /// The same, with the extents of all points.
     pub(crate) fn with_extents(self) -> Self {
         Effort { whole_extents: true, ..self }
+    }
+
+    /// For the `k` nearest: no pairs within ε, but how well boxes tell points apart.
+    pub(crate) fn nearest(k: usize) -> Self {
+        Effort { queries: 0, nearest: Some(k), ..Effort::FULL }
     }
 }
 
@@ -49,7 +60,8 @@ pub(crate) struct Summary {
     pub(crate) width: usize,
     /// Least and greatest coordinate of all points, per dimension.
     pub(crate) extents: Vec<(f64, f64)>,
-    /// ε as the grid sees it: no match differs by more in any coordinate.
+    /// ε, and as the grid sees it: no match differs by more in any coordinate.
+    pub(crate) eps: f64,
     pub(crate) reach: f64,
     pub(crate) metric: Metric,
     /// Differences per dimension of some of the sampled pairs, pair after pair.
@@ -57,6 +69,8 @@ pub(crate) struct Summary {
     /// Number of sampled pairs, and how many of them lie within ε·2ᵏ.
     pub(crate) pairs: usize,
     pub(crate) within: [usize; RADII],
+    /// How well boxes tell points apart, where that was asked and there are enough of them.
+    pub(crate) pruning: Option<Pruning>,
 }
 
 impl Summary {
@@ -85,11 +99,13 @@ impl Summary {
             dim,
             width: size_of::<T>(),
             extents,
+            eps: threshold.eps.to_f64(),
             reach: threshold.reach,
             metric: threshold.metric,
             differences: Vec::new(),
             pairs: 0,
             within: [0; RADII],
+            pruning: effort.nearest.and_then(|k| Pruning::sample(left, other, threshold, k)),
         };
         summary.sample(left, other, threshold, effort);
         summary
@@ -105,7 +121,7 @@ impl Summary {
         t: &Threshold<T>,
         effort: Effort,
     ) {
-        if left.is_empty() || right.is_empty() {
+        if left.is_empty() || right.is_empty() || effort.queries == 0 {
             return;
         }
         let queries = (left.len() / 64).clamp(1, effort.queries);
@@ -235,8 +251,27 @@ pub(crate) fn extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The summary of so many `f64` points that nobody has seen, in a cube of side 1.
+    pub(crate) fn summary(points: usize, dim: usize, eps: f64) -> Summary {
+        Summary {
+            left: points,
+            right: points,
+            is_self: true,
+            dim,
+            width: 8,
+            extents: vec![(0.0, 1.0); dim],
+            eps,
+            reach: eps,
+            metric: Metric::L2,
+            differences: Vec::new(),
+            pairs: 0,
+            within: [0; RADII],
+            pruning: None,
+        }
+    }
 
     #[test]
     fn sampled_rows_are_in_range_and_spread() {

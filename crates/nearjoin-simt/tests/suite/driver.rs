@@ -1,6 +1,9 @@
 //! Memory, streams, and what goes wrong when it is asked to.
 
-use nearjoin::driver::{Args, Driver, Fault};
+// Tests ask for what they have allocated, or for what must be refused.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+use nearjoin::gpu::driver::{Args, Driver, Fault};
 use nearjoin_simt::Simt;
 
 use crate::help::{Array, kernel, launch};
@@ -18,10 +21,10 @@ fn memory_is_counted() {
     assert_eq!(simt.free_memory(), Ok(400));
     assert!(is_memory(simt.allocate(401), 401));
     let b = simt.allocate(400).unwrap();
-    simt.release(a, 600);
+    unsafe { simt.release(a, 600) };
     assert_eq!(simt.free_memory(), Ok(600));
     assert_eq!(simt.leaks().len(), 1);
-    simt.release(b, 400);
+    unsafe { simt.release(b, 400) };
     assert!(simt.leaks().is_empty());
     assert_eq!((simt.counts().allocations, simt.counts().peak), (3, 1000));
 }
@@ -46,8 +49,8 @@ fn allocations_fail_when_asked_to() {
     assert!(is_memory(simt.allocate(10), 10));
     let third = simt.allocate(100).unwrap();
     assert!(is_memory(simt.allocate(101), 101));
-    simt.release(first, 10);
-    simt.release(third, 100);
+    unsafe { simt.release(first, 10) };
+    unsafe { simt.release(third, 100) };
     drop(simt.pin(8).unwrap());
     assert!(is_memory(simt.pin(8), 8));
 }
@@ -56,8 +59,9 @@ fn allocations_fail_when_asked_to() {
 fn a_lost_device_does_nothing_more() {
     for simt in [Simt::new().lose_at_launch(3), Simt::new().lose_at_launch(3).lazy()] {
         let array = simt.allocate(128).unwrap();
-        simt.fill(0, array, 0, 32).unwrap();
-        let add = || simt.launch(0, kernel("add"), 1, 32, &Args::new().u64(array).u32(1));
+        unsafe { simt.fill(0, array, 0, 32) }.unwrap();
+        let add =
+            || unsafe { simt.launch(0, kernel("add"), 1, 32, &Args::new().u64(array).u32(1)) };
         let results = [add(), add(), add(), simt.synchronize(0), add()];
         let reason = "the device was lost at launch 3".to_owned();
         let lost = Fault::Failed { reason };
@@ -66,7 +70,7 @@ fn a_lost_device_does_nothing_more() {
         assert_eq!(simt.allocate(1), Err(lost.clone()));
         assert_eq!(simt.free_memory(), Err(lost.clone()));
         assert_eq!(simt.pin(1).err(), Some(lost));
-        simt.release(array, 128);
+        unsafe { simt.release(array, 128) };
         assert_eq!(simt.counts().launches, 3);
     }
 }
@@ -75,10 +79,10 @@ fn a_lost_device_does_nothing_more() {
 fn a_copy_of_a_lost_device_gives_nothing_back() {
     let simt = Simt::new().lazy();
     let array = simt.allocate(8).unwrap();
-    let copy = simt.copy_out(1, array, simt.pin(8).unwrap(), 8).unwrap();
+    let copy = unsafe { simt.copy_out(1, array, simt.pin(8).unwrap(), 8) }.unwrap();
     simt.lose();
     assert!(matches!(copy.wait(), Err(Fault::Failed { .. })));
-    simt.release(array, 8);
+    unsafe { simt.release(array, 8) };
     assert!(simt.leaks().is_empty());
 }
 
@@ -86,13 +90,13 @@ fn a_copy_of_a_lost_device_gives_nothing_back() {
 fn copied_after(simt: &Simt, ordered: bool) -> u32 {
     let array = Array::of(simt, &[1u32; 32]);
     let args = Args::new().u64(array.address).u32(1);
-    simt.launch(1, kernel("add"), 1, 32, &args).unwrap();
+    unsafe { simt.launch(1, kernel("add"), 1, 32, &args) }.unwrap();
     if ordered {
         simt.order(2, 1).unwrap();
     }
     // What is submitted after the order is not waited for.
-    simt.launch(1, kernel("add"), 1, 32, &args).unwrap();
-    let copy = simt.copy_out(2, array.address, simt.pin(128).unwrap(), 128).unwrap();
+    unsafe { simt.launch(1, kernel("add"), 1, 32, &args) }.unwrap();
+    let copy = unsafe { simt.copy_out(2, array.address, simt.pin(128).unwrap(), 128) }.unwrap();
     let host = copy.wait().unwrap();
     simt.synchronize(1).unwrap();
     u32::from_ne_bytes(host.bytes()[..4].try_into().unwrap())
@@ -109,7 +113,7 @@ fn work_waits_for_who_waits_for_it() {
 fn work_of_one_stream_is_done_in_order() {
     let simt = Simt::new().lazy();
     let array = Array::new::<u32>(&simt, 64);
-    simt.fill(0, array.address, 5, 64).unwrap();
+    unsafe { simt.fill(0, array.address, 5, 64) }.unwrap();
     launch(&simt, "add", 2, 32, Args::new().u64(array.address).u32(2));
     assert_eq!(simt.counts().launches, 0);
     assert_eq!(array.read::<u32>(), [7; 64]);
@@ -122,8 +126,8 @@ fn memory_in_use_is_not_released() {
     let simt = Simt::new().lazy();
     let array = simt.allocate(128).unwrap();
     let args = Args::new().u64(array).u32(1);
-    simt.launch(3, kernel("add"), 1, 32, &args).unwrap();
-    simt.release(array, 128);
+    unsafe { simt.launch(3, kernel("add"), 1, 32, &args) }.unwrap();
+    unsafe { simt.release(array, 128) };
 }
 
 #[test]
@@ -131,5 +135,5 @@ fn memory_in_use_is_not_released() {
 fn copies_stay_within_an_allocation() {
     let simt = Simt::new();
     let array = Array::new::<u32>(&simt, 2);
-    simt.fill(0, array.address + 4, 0, 2).unwrap();
+    unsafe { simt.fill(0, array.address + 4, 0, 2) }.unwrap();
 }

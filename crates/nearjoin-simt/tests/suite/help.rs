@@ -1,6 +1,9 @@
 //! Memory with a type, and launches in a line.
 
-use nearjoin::driver::{Args, Driver, Kernel};
+// Tests ask for what they have allocated, or for what must be refused.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+use nearjoin::gpu::driver::{Args, Driver, Kernel};
 use nearjoin_kernels::Module;
 use nearjoin_simt::Simt;
 
@@ -46,20 +49,20 @@ impl<'a> Array<'a> {
         for (value, to) in values.iter().zip(host.bytes_mut().chunks_exact_mut(T::SIZE)) {
             value.put(to);
         }
-        simt.copy_in(0, host, array.address, array.bytes).unwrap().wait().unwrap();
+        unsafe { simt.copy_in(0, host, array.address, array.bytes) }.unwrap().wait().unwrap();
         array
     }
 
     pub(crate) fn read<T: Number>(&self) -> Vec<T> {
         let host = self.simt.pin(self.bytes).unwrap();
-        let copy = self.simt.copy_out(0, self.address, host, self.bytes).unwrap();
+        let copy = unsafe { self.simt.copy_out(0, self.address, host, self.bytes) }.unwrap();
         copy.wait().unwrap().bytes().chunks_exact(T::SIZE).map(T::get).collect()
     }
 }
 
 impl Drop for Array<'_> {
     fn drop(&mut self) {
-        self.simt.release(self.address, self.bytes);
+        unsafe { self.simt.release(self.address, self.bytes) };
     }
 }
 
@@ -68,7 +71,7 @@ pub(crate) fn kernel(name: &'static str) -> Kernel {
 }
 
 pub(crate) fn launch(simt: &Simt, name: &'static str, blocks: u32, threads: u32, args: Args) {
-    simt.launch(0, kernel(name), blocks, threads, &args).unwrap();
+    unsafe { simt.launch(0, kernel(name), blocks, threads, &args) }.unwrap();
 }
 
 /// Numbers that repeat no pattern of a test's.

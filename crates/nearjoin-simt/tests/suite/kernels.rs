@@ -1,6 +1,6 @@
 //! What kernels rely on: barriers, warps, atomics, parameters, rounding.
 
-use nearjoin::driver::{Args, Driver};
+use nearjoin::gpu::driver::{Args, Driver};
 use nearjoin_simt::Simt;
 
 use crate::help::{Array, launch, scrambled};

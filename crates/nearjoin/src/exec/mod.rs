@@ -2,15 +2,20 @@
 
 pub(crate) mod cpu;
 pub(crate) mod gpu;
+pub(crate) mod part;
 pub(crate) mod pool;
 pub(crate) mod queue;
 
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicU64;
 
+pub(crate) use part::Part;
+
 use crate::error::Result;
+use crate::index::Run;
 use crate::monitor::Monitor;
 use crate::scalar::Scalar;
+use crate::stats::GpuStats;
 
 /// What the engine did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +86,13 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// A join over an index that is built: what every device can do for a sink.
-pub(crate) trait Executor<T>: Sync {
+/// Some queries, and an index of the points that may be their neighbours: what every device can
+/// do for a sink. Queries are numbered from 0; those of a whole join are rows of the left input.
+pub(crate) trait Executor<T>: Send + Sync {
+    /// Number of queries.
+    fn len(&self) -> usize;
+    /// Bytes of the index, wherever it is.
+    fn index_bytes(&self) -> u64;
     /// Counts the ordered pairs.
     fn count(&self) -> Result<Work>;
     /// Stores the number of neighbours of each query.
@@ -90,6 +100,10 @@ pub(crate) trait Executor<T>: Sync {
     /// Hands out the rows of all queries, some at a time, in any order and from many
     /// threads at once, until `emit` breaks off.
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work>;
+    /// The rows of the left input at some positions in the order of the index.
+    fn rows_at(&self, positions: Run) -> Result<Vec<u32>>;
+    /// The same join for some of the queries of the whole: see [`part`]. It shares the index.
+    fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>>;
     /// Threads that may call `emit`.
     fn workers(&self) -> usize;
     /// Whether it is the thread that calls `rows` which calls `emit`, with many rows at a time
@@ -98,12 +112,16 @@ pub(crate) trait Executor<T>: Sync {
         false
     }
     /// Finds all rows, or counts them, and makes `offsets[1..]` the ends of all of them; for
-    /// devices that make rows in the order of the input. Others leave this to the sink.
+    /// devices that make rows in the order of the queries' numbers. Others leave this to the sink.
     fn lay_out(
         &self,
         _request: Request,
         _offsets: &mut [u64],
     ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
+        None
+    }
+    /// What a GPU has done so far, where it is one.
+    fn gpu_stats(&self) -> Option<GpuStats> {
         None
     }
 }
@@ -135,10 +153,11 @@ pub(crate) struct Request {
 }
 
 /// The complete rows of some queries.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a, T> {
     /// The thread that made them, from 0.
     pub(crate) worker: usize,
-    /// The queries: rows of the left input.
+    /// The queries, by their numbers.
     pub(crate) queries: &'a [u32],
     /// The neighbours of each: rows of the right input.
     pub(crate) neighbors: Lists<'a, u32>,

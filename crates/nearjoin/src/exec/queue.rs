@@ -10,17 +10,18 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Units of `unit` queries each, out of `len`.
+/// Units of `unit` queries each, out of a range.
 #[derive(Debug)]
 pub(crate) struct Queue {
     next: AtomicUsize,
-    len: usize,
+    end: usize,
     unit: usize,
 }
 
 impl Queue {
-    pub(crate) fn new(len: usize, unit: usize) -> Self {
-        Queue { next: AtomicUsize::new(0), len, unit: unit.max(1) }
+    pub(crate) fn new(queries: &Range<u32>, unit: usize) -> Self {
+        let Range { start, end } = *queries;
+        Queue { next: AtomicUsize::new(start as usize), end: end as usize, unit: unit.max(1) }
     }
 
     /// The next unit, if there is one and nobody has closed the queue.
@@ -28,8 +29,8 @@ impl Queue {
         // A closed queue stays closed: the counter is half of its range away from
         // wrapping, and each thread adds to it only once more.
         let start = self.next.fetch_add(self.unit, Relaxed);
-        let end = self.len.min(start.saturating_add(self.unit));
-        (start < self.len).then_some(start as u32..end as u32)
+        let end = self.end.min(start.saturating_add(self.unit));
+        (start < self.end).then_some(start as u32..end as u32)
     }
 
     /// Hands out nothing more.
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn every_query_is_handed_out_once() {
-        let queue = Queue::new(10_007, 64);
+        let queue = Queue::new(&(32..10_007), 64);
         let mut units: Vec<Range<u32>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| core::iter::from_fn(|| queue.take()).collect::<Vec<_>>()))
@@ -52,14 +53,14 @@ mod tests {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         units.sort_by_key(|unit| unit.start);
-        assert_eq!(units.first().unwrap().start, 0);
+        assert_eq!(units.first().unwrap().start, 32);
         assert_eq!(units.last().unwrap().end, 10_007);
         assert!(units.windows(2).all(|w| w[0].end == w[1].start));
     }
 
     #[test]
     fn a_closed_queue_is_empty() {
-        let queue = Queue::new(100, 10);
+        let queue = Queue::new(&(0..100), 10);
         assert!(queue.take().is_some());
         queue.close();
         assert!(queue.take().is_none());

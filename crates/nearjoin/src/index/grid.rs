@@ -118,12 +118,10 @@ enum Table {
     Sparse { cells: Vec<u64>, starts: Vec<u32> },
 }
 
-/// The grid over the right points, and the rows of the left ones.
+/// The grid over the right points.
 pub(crate) struct Grid {
     shape: Shape,
     table: Table,
-    /// The first position of each non-empty row of queries, and the end.
-    rows: Vec<u32>,
 }
 
 /// What a search keeps from block to block.
@@ -184,25 +182,25 @@ impl Side {
     }
 }
 
+impl Side {
+    /// The order of the points, and their rows of cells.
+    pub(crate) fn into_order(self) -> (Order, Vec<u32>) {
+        (self.order, self.rows)
+    }
+}
+
 impl Grid {
-    /// The grid of two sides, or of one side joined with itself.
-    pub(crate) fn new(
-        shape: Shape,
-        right: Side,
-        left: Option<Side>,
-    ) -> (Self, Order, Option<Order>) {
-        let (rows, left) = match left {
-            Some(left) => (left.rows, Some(left.order)),
-            None => (right.rows, None),
-        };
-        (Grid { shape, table: right.table, rows }, right.order, left)
+    /// The grid of some points, with their order and their rows of cells.
+    pub(crate) fn new(shape: Shape, side: Side) -> (Self, Order, Vec<u32>) {
+        (Grid { shape, table: side.table }, side.order, side.rows)
     }
 
     /// Cuts `unit` into blocks of at most `most` queries, each of one row, or of one
-    /// cell where `one_cell`; none much longer along the row than `reach`.
+    /// cell where `one_cell`; none much longer along the row than `reach`. `rows` are the rows of
+    /// cells of the queries: the first position of each, and the end.
     pub(crate) fn blocks<T: Scalar>(
         &self,
-        queries: &Layout<'_, T>,
+        (queries, rows): (&Layout<'_, T>, &[u32]),
         unit: Run,
         most: u32,
         reach: f64,
@@ -214,10 +212,10 @@ impl Grid {
         };
         let x = |position: u32| queries.coordinate(along.dim, position);
 
-        let mut row = self.rows.partition_point(|&first| first <= unit.start);
+        let mut row = rows.partition_point(|&first| first <= unit.start);
         let mut start = unit.start;
         while start < unit.end {
-            let end = self.rows[row].min(unit.end);
+            let end = rows[row].min(unit.end);
             if start == end {
                 row += 1;
                 continue;
@@ -298,7 +296,7 @@ impl Grid {
             Table::Dense(starts) => size_of_val(&starts[..]),
             Table::Sparse { cells, starts } => size_of_val(&cells[..]) + size_of_val(&starts[..]),
         };
-        table + size_of_val(&self.rows[..])
+        table
     }
 }
 

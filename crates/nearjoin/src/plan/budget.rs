@@ -1,6 +1,6 @@
 //! How much memory a join may use, and whether a phase fits, before it starts.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Needs, Result};
 use crate::summary::Summary;
 
 /// Of the memory that is free, the share a join uses when no limit is set.
@@ -14,23 +14,23 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// `index` is what the index will take at its peak.
-    pub(crate) fn new(limit: Option<u64>, index: u64) -> Self {
-        let limit = limit.unwrap_or_else(|| (available() as f64 * SHARE) as u64);
+    /// `index` is what the index will take at its peak, of the `available` memory.
+    pub(crate) fn new(limit: Option<u64>, available: u64, index: u64) -> Self {
+        let limit = limit.unwrap_or((available as f64 * SHARE) as u64);
         Budget { limit, index }
     }
 
     /// Whether the index fits at all.
     pub(crate) fn check_index(&self) -> Result<()> {
-        self.check("the index", self.index)
+        self.check(Needs::Index, self.index)
     }
 
     /// Whether a result fits beside the index.
     pub(crate) fn check_result(&self, bytes: u64) -> Result<()> {
-        self.check("the index with the result", self.index.saturating_add(bytes))
+        self.check(Needs::Result, self.index.saturating_add(bytes))
     }
 
-    fn check(&self, what: &'static str, needed: u64) -> Result<()> {
+    fn check(&self, what: Needs, needed: u64) -> Result<()> {
         if needed > self.limit {
             return Err(Error::MemoryLimit { what, needed, limit: self.limit });
         }
@@ -50,41 +50,20 @@ pub(crate) fn index_bytes(summary: &Summary) -> u64 {
     points * (point + boxes + 4 + sort + 8)
 }
 
-/// Bytes of memory that the system could give out now.
-#[cfg(target_os = "linux")]
-fn available() -> u64 {
-    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else {
-        return u64::MAX;
-    };
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes =
-        line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kilobytes.map_or(u64::MAX, |kilobytes| kilobytes * 1024)
-}
-
-/// Elsewhere nothing is known: only a limit that is set is honoured.
-#[cfg(not(target_os = "linux"))]
-fn available() -> u64 {
-    u64::MAX
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_result_that_does_not_fit_is_refused() {
-        let budget = Budget::new(Some(1000), 400);
+        let budget = Budget::new(Some(1000), 0, 400);
         assert!(budget.check_index().is_ok());
         assert!(budget.check_result(600).is_ok());
         assert_eq!(
             budget.check_result(601),
-            Err(Error::MemoryLimit {
-                what: "the index with the result",
-                needed: 1001,
-                limit: 1000
-            })
+            Err(Error::MemoryLimit { what: Needs::Result, needed: 1001, limit: 1000 })
         );
+        assert_eq!(Budget::new(None, 1000, 0).limit, 800);
         assert!(budget.check_result(u64::MAX).is_err());
     }
 }

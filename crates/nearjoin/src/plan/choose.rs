@@ -28,6 +28,15 @@ pub(crate) enum Detail {
     Grid(Shape),
     /// Dimensions in the order of their selectivity.
     Ego(Vec<usize>),
+    /// A balanced tree, for the nearest.
+    Tree {
+        leaves: usize,
+    },
+    /// Cells that are looked at ring after ring, for the nearest.
+    Rings {
+        cells: usize,
+        axes: usize,
+    },
 }
 
 /// Options that shape an index.
@@ -40,7 +49,7 @@ pub(crate) struct Shaping {
 }
 
 /// Every strategy, the cheapest first.
-pub(crate) fn alternatives(
+pub(super) fn alternatives(
     summary: &Summary,
     shaping: Shaping,
     neighbors: f64,

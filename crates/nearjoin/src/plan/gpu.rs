@@ -1,11 +1,11 @@
 //! How a GPU would do it: which index, in which shape, and what that costs.
 //!
-//! Costs are in nanoseconds a query of a large GPU. A warp's instructions are what is counted:
-//! they decide between shapes, and the rate that makes times of them was fitted on one machine
-//! and is right to a factor of two or so.
+//! Costs are in nanoseconds a query. A warp's instructions are what is counted: they decide
+//! between shapes, and the rate that makes times of them is the machine's calibration, right to a
+//! factor of two or so.
 
 use super::choose::{Detail, axis, by_selectivity, directory};
-use super::{Alternative, Shaping, estimate};
+use super::{Alternative, Calibration, GpuFacts, Shaping, estimate};
 use crate::index::grid::{Axis, Shape};
 use crate::index::order;
 use crate::options::Strategy;
@@ -22,41 +22,55 @@ const TEST_PER_DIM: f64 = 2.0;
 const LOOKUP: f64 = 120.0;
 const LOOKUP_PER_AXIS: f64 = 60.0;
 const RUN: f64 = 40.0;
-/// Nanoseconds of an instruction, of all warps together.
-const INSTRUCTION: f64 = 1.0 / 400.0;
-/// Nanoseconds a point to bring it to the device and to index it.
-const INDEX: f64 = 0.7;
+/// Bytes that an index takes beside its points.
+const BASE: u64 = 64 << 20;
+
+/// How fast the device is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    /// Nanoseconds of an instruction, of all warps together.
+    instruction: f64,
+    /// Nanoseconds a coordinate to bring it to the device and to index it.
+    index: f64,
+}
+
+impl Speed {
+    pub(super) fn new(device: &GpuFacts, machine: &Calibration) -> Self {
+        let smaller = machine.gpu_multiprocessors / f64::from(device.multiprocessors.max(1));
+        Speed { instruction: machine.gpu_instruction * smaller, index: machine.gpu_index }
+    }
+}
 
 /// The strategies that a GPU has, the cheapest first.
-pub(crate) fn alternatives(summary: &Summary, shaping: Shaping) -> Vec<Alternative> {
+pub(super) fn alternatives(summary: &Summary, shaping: Shaping, speed: Speed) -> Vec<Alternative> {
     let dims = by_selectivity(summary);
     let brute = Alternative {
         strategy: Strategy::Brute,
-        cost: cost(summary, summary.right as f64, 1.0, 0),
+        cost: cost(summary, speed, summary.right as f64, 1.0, 0),
         detail: Detail::Brute,
     };
     let levels = Shaping { levels: shaping.levels.min(MAX_AXES), ..shaping };
     let mut parts = directory(summary, &dims, levels);
     let all_parts = (shaping.fanout as f64).powi(levels.levels as i32);
-    parts.cost = cost(summary, parts.cost.tests, all_parts / 8.0, levels.levels);
-    let mut all = vec![brute, parts, grid(summary, &dims, shaping)];
+    parts.cost = cost(summary, speed, parts.cost.tests, all_parts / 8.0, levels.levels);
+    let mut all = vec![brute, parts, grid(summary, &dims, shaping, speed)];
     all.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
     all
 }
 
 /// The cost of `tests` candidates for each of some queries, found at `rows` places.
-fn cost(summary: &Summary, tests: f64, rows: f64, axes: usize) -> estimate::Cost {
+fn cost(summary: &Summary, speed: Speed, tests: f64, rows: f64, axes: usize) -> estimate::Cost {
     let test = TEST + TEST_PER_DIM * summary.dim as f64;
     let lookup = (LOOKUP + LOOKUP_PER_AXIS * axes as f64) / TOGETHER;
     let runs = rows.min(tests);
     let instructions = tests * test + rows * lookup + runs * RUN;
     let points = (summary.left + if summary.is_self { 0 } else { summary.right }) as f64;
-    let index = INDEX * summary.dim as f64 * points / summary.left.max(1) as f64;
-    estimate::Cost { tests, per_query: instructions / TOGETHER * INSTRUCTION + index }
+    let index = speed.index * summary.dim as f64 * points / summary.left.max(1) as f64;
+    estimate::Cost { tests, per_query: instructions / TOGETHER * speed.instruction + index }
 }
 
 /// The cheapest grid: how many dimensions to index, and how wide the cells.
-fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
+fn grid(summary: &Summary, dims: &[usize], shaping: Shaping, speed: Speed) -> Alternative {
     let mut best: Option<Alternative> = None;
     for indexed in 1..=dims.len().min(MAX_AXES) {
         for width in [1.0, 0.5] {
@@ -66,7 +80,7 @@ fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
                     continue;
                 }
                 let Some(axes) = shape(summary, &dims[..indexed], width, along) else { continue };
-                let cost = grid_cost(summary, &axes);
+                let cost = grid_cost(summary, &axes, speed);
                 let detail = Detail::Grid(Shape { axes });
                 let grid = Alternative { strategy: Strategy::Grid, cost, detail };
                 let least = best.as_ref().map(|best| best.cost.per_query);
@@ -78,7 +92,7 @@ fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     }
     best.unwrap_or_else(|| Alternative {
         strategy: Strategy::Grid,
-        cost: cost(summary, summary.right as f64, 1.0, 1),
+        cost: cost(summary, speed, summary.right as f64, 1.0, 1),
         detail: Detail::Grid(Shape { axes: vec![axis(summary, 0, f64::INFINITY, 1)] }),
     })
 }
@@ -98,9 +112,9 @@ fn shape(summary: &Summary, dims: &[usize], width: f64, along: f64) -> Option<Ve
     Some(axes)
 }
 
-fn grid_cost(summary: &Summary, axes: &[Axis]) -> estimate::Cost {
+fn grid_cost(summary: &Summary, axes: &[Axis], speed: Speed) -> estimate::Cost {
     let Some((along, slow)) = axes.split_last() else {
-        return cost(summary, summary.right as f64, 1.0, 1);
+        return cost(summary, speed, summary.right as f64, 1.0, 1);
     };
     let points = summary.right as f64;
     let reach = summary.reach;
@@ -139,12 +153,18 @@ fn grid_cost(summary: &Summary, axes: &[Axis]) -> estimate::Cost {
     // A search in a list of cells instead of a look into a table.
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
     let lookups = if cells > 8.0 * points { 4.0 } else { 1.0 };
-    cost(summary, tests, rows * lookups, axes.len())
+    cost(summary, speed, tests, rows * lookups, axes.len())
 }
 
-/// Bytes of the device that the join takes while its index is built, for each point: the
+/// Bytes of the device that the join takes while its index is built.
+pub(super) fn index_bytes(summary: &Summary) -> u64 {
+    let points = summary.right + if summary.is_self { 0 } else { summary.left };
+    points as u64 * bytes_per_point(summary.dim, summary.width) + BASE
+}
+
+/// The same for each point: the
 /// points as they come and in index order, keys and places with room to sort them, cells.
-pub(crate) fn bytes_per_point(dim: usize, width: usize) -> u64 {
+fn bytes_per_point(dim: usize, width: usize) -> u64 {
     let narrow = if width == 8 { 4 * dim } else { 0 };
     (width * (dim + dim.next_multiple_of(2)) + narrow + 2 * (8 + 4) + 12 + 8) as u64
 }
@@ -167,7 +187,8 @@ mod tests {
         let threshold = Threshold::new(Metric::L2, eps).unwrap();
         let summary = Summary::new(points, None, &threshold, Effort::QUICK);
         let shaping = Shaping { levels: 3, fanout: 16, whole_cells: false };
-        alternatives(&summary, shaping)
+        let speed = Speed { instruction: 1.0 / 400.0, index: 0.7 };
+        alternatives(&summary, shaping, speed)
     }
 
     #[test]

@@ -1,20 +1,49 @@
-//! Pure decisions over summaries: no threads, no device, no clock.
+//! Decisions: which strategy, on which device, in which shape, in how much memory.
+//!
+//! All of it is pure: it hangs on facts that are handed in (what is asked, the summary of the
+//! points, the machine, the device and how fast both are), and on nothing else. So every decision
+//! can be tested without points, threads or a device.
 
+pub(crate) mod batches;
 pub(crate) mod budget;
+mod calibration;
 pub(crate) mod choose;
+mod cpu;
 pub(crate) mod estimate;
-pub(crate) mod gpu;
-pub(crate) mod knn;
-
-use core::fmt;
+mod explain;
+mod gpu;
+mod knn;
+mod narrow;
+mod on_gpu;
 
 pub(crate) use budget::Budget;
+pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
+pub(crate) use cpu::OnCpu;
+pub(crate) use narrow::Narrow;
+pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
-use crate::index::grid::Axis;
-use crate::options::Strategy;
+use crate::options::{Device, DuplicateRemoval, Options, Strategy};
+use crate::question::{Question, Within};
 use crate::stats::bytes;
 use crate::summary::Summary;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) question: &'a Question,
+    pub(crate) options: &'a Options,
+}
+
+/// What is known of the machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    /// Threads that a join may use.
+    pub(crate) threads: usize,
+    /// Bytes of memory that are available.
+    pub(crate) memory: u64,
+    pub(crate) calibration: Calibration,
+}
 
 /// What will be done, and why.
 #[derive(Clone, Debug)]
@@ -22,151 +51,233 @@ pub(crate) struct Decision {
     pub(crate) chosen: Alternative,
     /// Whether the user named the strategy.
     pub(crate) named: bool,
-    /// Threads that share the work.
-    pub(crate) threads: usize,
     /// Every strategy with its cost, the cheapest first.
     pub(crate) alternatives: Vec<Alternative>,
-    /// Expected neighbours per left point.
-    pub(crate) neighbors: f64,
+    pub(crate) expected: Expected,
+    /// Memory of this machine: the index of a GPU is not in it.
     pub(crate) budget: Budget,
     pub(crate) points: (usize, usize),
     pub(crate) is_self: bool,
     pub(crate) dim: usize,
+    /// Bytes of one coordinate.
+    pub(crate) width: usize,
     pub(crate) extents: Vec<(f64, f64)>,
+    pub(crate) how: How,
+    /// Why a GPU that could have been used will not be.
+    pub(crate) why_no_gpu: Option<String>,
+    landing: f64,
 }
 
-/// Decides from the summary and the options, for the CPU.
-pub(crate) fn decide(
-    summary: &Summary,
-    wanted: Strategy,
-    shaping: Shaping,
-    memory_limit: Option<u64>,
-    threads: usize,
-) -> Decision {
-    let alternatives = choose::alternatives(summary, shaping, estimate::neighbors(summary));
-    choose(summary, wanted, alternatives, memory_limit, threads)
+/// Where it will be done, and how.
+// There is one of it in a plan.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+pub(crate) enum How {
+    Cpu(OnCpu),
+    Gpu(OnGpu),
 }
 
-/// Chooses among alternatives, the cheapest of which comes first.
-pub(crate) fn choose(
+/// Neighbours that a left point is expected to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Expected {
+    /// By a sample.
+    About(f64),
+    /// So many at the most, and as a rule.
+    Most(usize),
+}
+
+impl Expected {
+    pub(crate) fn neighbors(self) -> f64 {
+        match self {
+            Expected::About(neighbors) => neighbors,
+            Expected::Most(k) => k as f64,
+        }
+    }
+}
+
+/// Decides how the CPU does it.
+pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decision {
+    let expected = expected(asked, summary);
+    let neighbors = expected.neighbors();
+    let alternatives = match asked.question {
+        Question::Within(within) => choose::alternatives(summary, shaping(within), neighbors),
+        Question::Nearest(nearest) => knn::alternatives(summary, nearest.k),
+    };
+    let (chosen, named) = choose(&alternatives, asked.options.strategy);
+    let threads = host.threads;
+    let index = match asked.question {
+        Question::Within(_) => budget::index_bytes(summary),
+        Question::Nearest(nearest) => {
+            knn::index_bytes(summary, nearest.k, chosen.strategy, threads)
+        }
+    };
+    let how = How::Cpu(OnCpu::new(asked.question, summary, &chosen, neighbors, threads));
+    decision(asked, summary, host, (chosen, named), alternatives, expected, index, how)
+}
+
+/// Decides how a GPU does it. It knows ε-joins only.
+pub(crate) fn on_gpu(
+    asked: &Asked<'_>,
+    within: &Within,
     summary: &Summary,
-    wanted: Strategy,
-    alternatives: Vec<Alternative>,
-    memory_limit: Option<u64>,
-    threads: usize,
+    host: &Host,
+    device: &GpuFacts,
 ) -> Decision {
-    let neighbors = estimate::neighbors(summary);
+    let expected = expected(asked, summary);
+    let speed = gpu::Speed::new(device, &host.calibration);
+    let alternatives = gpu::alternatives(summary, shaping(within), speed);
+    let (chosen, named) = choose(&alternatives, asked.options.strategy);
+    let tests = chosen.cost.tests;
+    let how = OnGpu::new(asked, summary, device, &host.calibration, expected, tests);
+    decision(asked, summary, host, (chosen, named), alternatives, expected, 0, How::Gpu(how))
+}
+
+/// Whether a GPU should be looked for, where the options leave it open: it is opened only then. If
+/// not, why; where a device was named there is nothing to explain.
+pub(crate) fn worth_a_gpu<'a>(
+    asked: &Asked<'a>,
+    on_cpu: &Decision,
+    host: &Host,
+) -> Result<&'a Within, Option<String>> {
+    if asked.options.device != Device::Auto {
+        return Err(None);
+    }
+    let Question::Within(within) = asked.question else {
+        return Err(Some("it has no KNN-join in this version".into()));
+    };
+    if asked.options.strategy == Strategy::Ego {
+        return Err(Some("it does not have the strategy ego".into()));
+    }
+    let (_, seconds) = on_cpu.seconds();
+    match seconds < host.calibration.worth_a_gpu {
+        true => {
+            Err(Some(format!("the join takes the cpu some {seconds:.3} s, which is too little")))
+        }
+        false => Ok(within),
+    }
+}
+
+/// Whether the GPU is the better choice; if not, why.
+pub(crate) fn prefer_gpu(on_cpu: &Decision, on_gpu: &Decision) -> Result<(), String> {
+    let How::Gpu(how) = &on_gpu.how else { return Ok(()) };
+    let ((_, here), (_, there)) = (on_cpu.seconds(), on_gpu.seconds());
+    match (how.slabs, there < here) {
+        (1, true) => Ok(()),
+        (1, false) => Err(format!("the join would take {there:.3} s there")),
+        _ => Err(format!("its {} of free memory do not hold the points", bytes(how.limit))),
+    }
+}
+
+fn expected(asked: &Asked<'_>, summary: &Summary) -> Expected {
+    match asked.question {
+        Question::Within(_) => Expected::About(estimate::neighbors(summary)),
+        Question::Nearest(nearest) => Expected::Most(nearest.k),
+    }
+}
+
+/// The options that shape an index.
+fn shaping(within: &Within) -> Shaping {
+    Shaping {
+        levels: within.levels,
+        fanout: within.fanout,
+        whole_cells: within.removal == DuplicateRemoval::Unicomp,
+    }
+}
+
+/// The strategy that was named, or the cheapest, which comes first.
+fn choose(alternatives: &[Alternative], wanted: Strategy) -> (Alternative, bool) {
     let named = wanted != Strategy::Auto;
     let chosen = alternatives.iter().find(|a| !named || a.strategy == wanted);
-    let chosen = chosen.unwrap_or(&alternatives[0]).clone();
-    let budget = Budget::new(memory_limit, budget::index_bytes(summary));
+    (chosen.unwrap_or(&alternatives[0]).clone(), named)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn decision(
+    asked: &Asked<'_>,
+    summary: &Summary,
+    host: &Host,
+    (chosen, named): (Alternative, bool),
+    alternatives: Vec<Alternative>,
+    expected: Expected,
+    index: u64,
+    how: How,
+) -> Decision {
     Decision {
         chosen,
         named,
-        threads,
         alternatives,
-        neighbors,
-        budget,
+        expected,
+        budget: Budget::new(asked.options.memory_limit, host.memory, index),
         points: (summary.left, summary.right),
         is_self: summary.is_self,
         dim: summary.dim,
+        width: summary.width,
         extents: summary.extents.clone(),
+        how,
+        why_no_gpu: None,
+        landing: host.calibration.landing,
     }
 }
 
 impl Decision {
     /// Expected ordered pairs.
     pub(crate) fn pairs(&self) -> f64 {
-        self.neighbors * self.points.0 as f64
+        self.expected.neighbors() * self.points.0 as f64
     }
 
-    /// Expected seconds to count, and to list all neighbours as CSR.
+    /// Expected distance tests.
+    pub(crate) fn tests(&self) -> f64 {
+        self.chosen.cost.tests * self.points.0 as f64
+    }
+
+    /// Expected seconds to index and to count, and to list all neighbours.
     pub(crate) fn seconds(&self) -> (f64, f64) {
-        let share = 1e-9 / self.threads.max(1) as f64;
-        let count = self.chosen.cost.per_query * self.points.0 as f64 * share;
-        let written = self.points.0 as f64 * estimate::ROW + self.pairs() * estimate::PAIR;
-        (count, 1.3 * count + written * share)
-    }
-
-    /// The shape of the index, in words.
-    pub(crate) fn shape(&self) -> Vec<String> {
-        self.chosen.detail.shape()
+        let queries = self.points.0 as f64;
+        let count = self.chosen.cost.per_query * queries * self.per_nanosecond();
+        match &self.how {
+            How::Cpu(_) => {
+                let written = queries * estimate::ROW + self.pairs() * estimate::PAIR;
+                (count, 1.3 * count + written * self.per_nanosecond())
+            }
+            How::Gpu(_) => {
+                (count, 2.0 * count + (self.pairs() * 4.0 + queries * 8.0) / self.landing)
+            }
+        }
     }
 
     /// Expected seconds, and distance tests, of each strategy.
     pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
         let points = self.points.0 as f64;
-        let seconds = 1e-9 * points / self.threads.max(1) as f64;
+        let seconds = self.per_nanosecond() * points;
         self.alternatives
             .iter()
             .map(move |a| (a.strategy, a.cost.per_query * seconds, a.cost.tests * points))
     }
-}
 
-impl Detail {
-    /// The shape of the index, in words.
-    pub(crate) fn shape(&self) -> Vec<String> {
-        match self {
-            Detail::Brute => vec!["every point is a candidate".into()],
-            Detail::Directory(shape) => {
-                let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);
-                vec![format!("{levels} levels of {parts} parts over dimensions {dims:?}")]
+    /// Seconds that a nanosecond of the costs takes, shared between the threads.
+    fn per_nanosecond(&self) -> f64 {
+        match &self.how {
+            How::Cpu(how) => 1e-9 / how.threads.max(1) as f64,
+            How::Gpu(_) => 1e-9,
+        }
+    }
+
+    /// Bytes of three times the input, which an index may use, that one of `index` bytes leaves
+    /// for rows that are kept for a while; and no more than lets a result of that size stand twice
+    /// within the limit. A GPU keeps its rows to itself.
+    pub(crate) fn spare(&self, index: u64) -> u64 {
+        let How::Cpu(_) = self.how else { return 0 };
+        let left = self.budget.limit.saturating_sub(self.budget.index) / 2;
+        match self.expected {
+            Expected::Most(_) => left,
+            Expected::About(_) => {
+                let points = self.points.0 + if self.is_self { 0 } else { self.points.1 };
+                let input = (points * self.dim * self.width) as u64;
+                left.min((3 * input).saturating_sub(index))
             }
-            Detail::Grid(shape) => {
-                let line = |axis: &Axis| {
-                    format!("dimension {}: {} cells of {:.6}", axis.dim, axis.cells, axis.width)
-                };
-                shape.axes.iter().map(line).collect()
-            }
-            Detail::Ego(dims) => {
-                let first: Vec<_> = dims.iter().take(8).collect();
-                vec![format!("ε-cells ordered by dimensions {first:?}")]
-            }
         }
     }
 }
 
-impl Decision {
-    /// What is joined, in words.
-    pub(crate) fn fmt_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (left, right) = self.points;
-        match self.is_self {
-            true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim),
-            false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim),
-        }
-    }
-
-    /// The expected result, in words.
-    pub(crate) fn fmt_result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "estimated result {:.3e} pairs, {:.1} neighbours per point, {} as CSR",
-            self.pairs(),
-            self.neighbors,
-            bytes((self.pairs() * 4.0 + self.points.0 as f64 * 8.0) as u64)
-        )
-    }
-}
-
-impl fmt::Display for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_points(f)?;
-        let why = if self.named { "as asked" } else { "cheapest by estimate" };
-        writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
-        for line in self.shape() {
-            writeln!(f, "  {line}")?;
-        }
-        writeln!(f, "estimated cost of indexing and counting")?;
-        for (strategy, seconds, tests) in self.costs() {
-            let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
-            writeln!(f, "{mark} {strategy:<10} {seconds:>12.3} s {tests:>12.3e} distance tests")?;
-        }
-        self.fmt_result(f)?;
-        write!(
-            f,
-            "memory: index at most {}, limit {}",
-            bytes(self.budget.index),
-            bytes(self.budget.limit)
-        )
-    }
-}
+#[cfg(test)]
+mod tests;

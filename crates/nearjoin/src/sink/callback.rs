@@ -2,7 +2,7 @@ use core::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
-use super::{Execution, Receive, ReceiveKnn};
+use super::{Execution, Receive, setters};
 use crate::error::{Error, Result};
 use crate::exec::{Lists, Request, Rows};
 use crate::scalar::Scalar;
@@ -127,25 +127,7 @@ impl<F> Callback<F> {
         Callback { function, request: Request::default(), block: DEFAULT_BLOCK }
     }
 
-    /// Whether ids ascend within each row. Default: no.
-    pub fn sorted(mut self, sorted: bool) -> Self {
-        self.request.sorted = sorted;
-        self
-    }
-
-    /// Whether blocks hold distances. Default: no.
-    pub fn distances(mut self, distances: bool) -> Self {
-        self.request.distances = distances;
-        self
-    }
-
-    /// Whether a self-join delivers each pair once, under either of its points, and no
-    /// point with itself. Rows are then no longer complete. It has no effect on a join of
-    /// two sets. Default: no.
-    pub fn half(mut self, half: bool) -> Self {
-        self.request.once = half;
-        self
-    }
+    setters!(sorted distances half);
 
     /// Pairs in a block, at about which it is handed over; a row is never cut. Default:
     /// 65536.
@@ -214,7 +196,7 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         let workers = execution.executor.workers();
         let (executor, most) = (execution.executor, self.block);
-        let request = Request { once: self.request.once && execution.is_self, ..self.request };
+        let request = Request { once: self.request.once && execution.is_symmetric, ..self.request };
         if executor.makes_blocks() {
             return self.receive_here(execution, request);
         }
@@ -237,7 +219,8 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
                     let spare = returned.lock().unwrap_or_else(|e| e.into_inner()).try_recv();
                     let empty = spare.unwrap_or_else(|_| Building::new());
                     let full = core::mem::replace(&mut *block, empty);
-                    // The receiver is gone when the function has asked to stop.
+                    // Waits while the function is busy with earlier blocks. It cannot wait for
+                    // ever: where the function stops or panics, the receiver is dropped.
                     match send.send(full) {
                         Ok(()) => ControlFlow::Continue(()),
                         Err(_) => ControlFlow::Break(()),
@@ -246,7 +229,10 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
                 executor.rows(request, &emit)
             });
             let mut stopped = false;
+            // Dropped before the scope waits for the other thread, in a panic too.
             let receive = receive;
+            // Waits for blocks. It cannot wait for ever: the sender goes with the closure of the
+            // executor's thread, which drops it at the end of all work or in a panic.
             while let Ok(mut block) = receive.recv() {
                 if (self.function)(&block.block()).is_break() {
                     stopped = true;
@@ -274,12 +260,5 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
             }
         }
         Ok(())
-    }
-}
-
-impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> ReceiveKnn<T> for Callback<F> {
-    #[allow(private_interfaces)]
-    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, _k: usize) -> Result<()> {
-        self.receive(execution)
     }
 }

@@ -1,5 +1,5 @@
 use super::fill::Kept;
-use super::{Execution, Receive, ReceiveKnn};
+use super::{Execution, Receive, setters};
 use crate::error::{Error, Result};
 use crate::exec::Request;
 use crate::memory::Buffer;
@@ -42,31 +42,35 @@ impl<T: Scalar> Csr<T> {
         &self.ids
     }
 
-    /// The distances of all rows, where asked for.
-    pub fn all_distances(&self) -> Option<&[T]> {
-        self.distances.as_deref()
+    /// The distances of all rows; empty unless asked for.
+    pub fn distances(&self) -> &[T] {
+        self.distances.as_deref().unwrap_or_default()
     }
 
-    /// The neighbours of one left point.
+    /// The ids of one left point's neighbours.
     ///
     /// # Panics
     /// If there is no such row.
-    pub fn neighbors(&self, row: usize) -> &[u32] {
-        &self.ids[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    pub fn ids_of(&self, row: usize) -> &[u32] {
+        &self.ids[self.range(row)]
     }
 
-    /// The distances of one left point's neighbours, where asked for.
+    /// The distances of one left point's neighbours; empty unless asked for.
     ///
     /// # Panics
     /// If there is no such row.
-    pub fn distances(&self, row: usize) -> Option<&[T]> {
-        let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
-        self.distances.as_ref().map(|distances| &distances[range])
+    pub fn distances_of(&self, row: usize) -> &[T] {
+        let range = self.range(row);
+        self.distances.as_ref().map_or(&[], |distances| &distances[range])
     }
 
-    /// The rows in input order.
+    fn range(&self, row: usize) -> core::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// The ids of every left point's neighbours, in input order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
-        (0..self.len()).map(|row| self.neighbors(row))
+        (0..self.len()).map(|row| self.ids_of(row))
     }
 
     /// The arrays themselves: offsets, ids and, where asked for, distances.
@@ -85,7 +89,7 @@ impl<T: Scalar> Csr<T> {
 /// let mut sink = CsrSink::new().sorted(true);
 /// EpsJoin::new(2.0).plan_self(&points)?.run(&mut sink)?;
 /// let csr = sink.into_csr();
-/// assert_eq!(csr.neighbors(3), [0, 1, 2]);
+/// assert_eq!(csr.ids_of(3), [0, 1, 2]);
 /// # Ok::<(), nearjoin::Error>(())
 /// ```
 #[derive(Debug)]
@@ -100,17 +104,7 @@ impl<T: Scalar> CsrSink<T> {
         CsrSink { request: Request::default(), csr: Csr::default() }
     }
 
-    /// Whether ids ascend within each row. Default: no.
-    pub fn sorted(mut self, sorted: bool) -> Self {
-        self.request.sorted = sorted;
-        self
-    }
-
-    /// Whether to keep distances. Default: no.
-    pub fn distances(mut self, distances: bool) -> Self {
-        self.request.distances = distances;
-        self
-    }
+    setters!(sorted distances);
 
     /// What was collected.
     pub fn into_csr(self) -> Csr<T> {
@@ -133,7 +127,7 @@ impl<T: Scalar> Receive<T> for CsrSink<T> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         self.csr = Csr::default();
-        let rows = execution.queries;
+        let rows = execution.executor.len();
         execution.budget.check_result(offset_bytes(rows))?;
         let mut offsets = Buffer::<u64>::zeroed(rows + 1)?;
         let kept = Kept::collect(execution, self.request, &mut offsets)?;
@@ -184,11 +178,7 @@ impl<'a, T: Scalar> CsrInto<'a, T> {
         CsrInto { request: Request::default(), offsets, ids, distances: None, pairs: 0 }
     }
 
-    /// Whether ids ascend within each row. Default: no.
-    pub fn sorted(mut self, sorted: bool) -> Self {
-        self.request.sorted = sorted;
-        self
-    }
+    setters!(sorted);
 
     /// A buffer for distances. Default: none are kept.
     pub fn distances(mut self, distances: &'a mut [T]) -> Self {
@@ -206,7 +196,7 @@ impl<'a, T: Scalar> CsrInto<'a, T> {
 impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
-        let rows = execution.queries;
+        let rows = execution.executor.len();
         if self.offsets.len() != rows + 1 {
             let (length, needed) = (self.offsets.len(), rows as u64 + 1);
             return Err(Error::Buffer { name: "offsets", length, needed });
@@ -241,11 +231,4 @@ fn offset_bytes(rows: usize) -> u64 {
 pub(super) fn result_bytes<T>(rows: usize, pairs: u64, request: Request) -> u64 {
     let pair = 4 + if request.distances { size_of::<T>() as u64 } else { 0 };
     pairs.saturating_mul(pair).saturating_add(offset_bytes(rows))
-}
-
-impl<T: Scalar> ReceiveKnn<T> for CsrSink<T> {
-    #[allow(private_interfaces)]
-    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, _k: usize) -> Result<()> {
-        self.receive(execution)
-    }
 }

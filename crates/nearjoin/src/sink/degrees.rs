@@ -37,10 +37,11 @@ impl Degrees {
 impl<T> Receive<T> for Degrees {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
-        let bytes = execution.queries * size_of::<u64>();
+        let queries = execution.executor.len();
+        let bytes = queries * size_of::<u64>();
         execution.budget.check_result(bytes as u64)?;
         // Pages are first touched by the threads that write to them.
-        let mut degrees = crate::memory::zeros(execution.queries)?;
+        let mut degrees = crate::memory::zeros(queries)?;
         let work = execution.executor.degrees(as_atomic(&mut degrees))?;
         execution.stats.record(work);
         execution.stats.result_bytes = bytes as u64;

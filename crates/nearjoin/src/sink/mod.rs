@@ -6,8 +6,11 @@
 //! | [`Degrees`] | the number of neighbours of each point | 8 bytes a point |
 //! | [`CsrSink`], [`CsrInto`] | all neighbours, row by row | 8 bytes a point, 4 a pair |
 //! | [`Pairs`] | all pairs as two columns | 8 bytes a pair |
-//! | [`Neighbors`] | the k nearest of each point, for KNN-joins | 8 or 12 bytes a neighbour |
+//! | [`Neighbors`] | the k nearest of each point, of KNN-joins only | 8 or 12 bytes a neighbour |
 //! | [`Callback`] | blocks of rows, as they are found | a few blocks |
+//!
+//! Rows of a KNN-join ascend by distance, and then by id, unless `sorted` asks for ids alone; all
+//! but [`Neighbors`] hold only the neighbours that there are.
 
 mod callback;
 mod count;
@@ -36,15 +39,7 @@ use crate::stats::Stats;
 pub trait Sink<T: Scalar>: sealed::Sealed<T> {}
 impl<T: Scalar, S: sealed::Sealed<T>> Sink<T> for S {}
 
-/// A receiver of the answer of a KNN-join: dense arrays ([`Neighbors`]), CSR ([`CsrSink`]), or
-/// blocks as they are found ([`Callback`]). Rows ascend by distance, and then by id, unless
-/// `sorted` asks for ids alone; CSR and blocks hold only the neighbours that there are. `half`
-/// has no effect.
-pub trait KnnSink<T: Scalar>: sealed::SealedKnn<T> {}
-impl<T: Scalar, S: sealed::SealedKnn<T>> KnnSink<T> for S {}
-
 pub(crate) use sealed::Sealed as Receive;
-pub(crate) use sealed::SealedKnn as ReceiveKnn;
 
 mod sealed {
     pub trait Sealed<T> {
@@ -52,26 +47,49 @@ mod sealed {
         #[allow(private_interfaces)]
         fn receive(&mut self, execution: &mut super::Execution<'_, T>) -> super::Result<()>;
     }
-
-    pub trait SealedKnn<T> {
-        #[doc(hidden)]
-        #[allow(private_interfaces)]
-        fn receive_knn(
-            &mut self,
-            execution: &mut super::Execution<'_, T>,
-            k: usize,
-        ) -> super::Result<()>;
-    }
 }
+
+/// What several sinks let their callers ask for, in their field `request`.
+macro_rules! setters {
+    ($($name:ident)+) => { $(setters!(@ $name);)+ };
+    (@ sorted) => {
+        /// Whether the answer ascends: ids within each row, or pairs by left and then right row.
+        /// Default: no.
+        pub fn sorted(mut self, sorted: bool) -> Self {
+            self.request.sorted = sorted;
+            self
+        }
+    };
+    (@ distances) => {
+        /// Whether distances come with the neighbours. Default: no.
+        pub fn distances(mut self, distances: bool) -> Self {
+            self.request.distances = distances;
+            self
+        }
+    };
+    (@ half) => {
+        /// Whether an ε-join of one set with itself delivers each pair once, and no point with
+        /// itself; in rows, under either of its points, and rows are then not complete. It has no
+        /// effect on other joins. Default: no.
+        pub fn half(mut self, half: bool) -> Self {
+            self.request.once = half;
+            self
+        }
+    };
+}
+use setters;
 
 /// A join that is indexed and waits to be asked for its answer.
 pub(crate) struct Execution<'a, T> {
     pub(crate) executor: &'a dyn Executor<T>,
     pub(crate) pool: &'a Pool,
-    /// Number of left points.
-    pub(crate) queries: usize,
-    pub(crate) is_self: bool,
+    /// Whether all left points ask: their numbers are then their rows.
+    pub(crate) is_whole: bool,
+    /// Whether both points of a pair have it in their rows: within ε, of one set.
+    pub(crate) is_symmetric: bool,
     pub(crate) include_self: bool,
+    /// Neighbours of each point, where the nearest are asked for.
+    pub(crate) k: Option<usize>,
     pub(crate) expected_pairs: f64,
     /// Bytes that may be used for a while beside index and result.
     pub(crate) spare: u64,

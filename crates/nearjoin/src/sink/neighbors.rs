@@ -1,6 +1,6 @@
 use core::ops::ControlFlow;
 
-use super::{Execution, ReceiveKnn};
+use super::{Execution, Receive};
 use crate::error::{Error, Result};
 use crate::exec::{Request, Rows};
 use crate::memory::{Buffer, RowWriter};
@@ -31,6 +31,16 @@ impl<T: Scalar> Neighbors<T> {
     /// An empty receiver.
     pub fn new() -> Self {
         Neighbors { k: 0, ids: Buffer::default(), distances: Buffer::default() }
+    }
+
+    /// Number of rows: left points.
+    pub fn len(&self) -> usize {
+        self.ids.len().checked_div(self.k).unwrap_or(0)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
     }
 
     /// Neighbours in each row.
@@ -64,17 +74,25 @@ impl<T: Scalar> Neighbors<T> {
         &self.distances[row * self.k..][..self.k]
     }
 
+    /// The ids of every left point's neighbours, in input order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+        (0..self.len()).map(|row| self.ids_of(row))
+    }
+
     /// The arrays themselves: ids and distances.
     pub fn into_parts(self) -> (Buffer<u32>, Buffer<T>) {
         (self.ids, self.distances)
     }
 }
 
-impl<T: Scalar> ReceiveKnn<T> for Neighbors<T> {
+impl<T: Scalar> Receive<T> for Neighbors<T> {
     #[allow(private_interfaces)]
-    fn receive_knn(&mut self, execution: &mut Execution<'_, T>, k: usize) -> Result<()> {
+    fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
+        let Some(k) = execution.k else {
+            return Err(Error::Sink { sink: "Neighbors", only_for: "KNN-joins" });
+        };
         *self = Self::new();
-        let entries = execution.queries.checked_mul(k);
+        let entries = execution.executor.len().checked_mul(k);
         let entries = entries.ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
         let bytes = (entries as u64).saturating_mul(4 + size_of::<T>() as u64);
         execution.budget.check_result(bytes)?;

@@ -1,15 +1,16 @@
 use core::ops::ControlFlow;
 use std::sync::Mutex;
 
-use super::{Execution, Receive};
+use super::{Execution, Receive, setters};
 use crate::error::Result;
 use crate::exec::{Request, Rows};
 use crate::scalar::Scalar;
 
 /// All pairs, as two columns of row numbers and, where asked for, one of distances.
 ///
-/// By default a self-join delivers both directions of each pair. The order of the pairs
-/// is not specified, unless [`sorted`](Pairs::sorted) is asked for.
+/// By default a self-join delivers both directions of each pair; with [`half`](Pairs::half) the
+/// smaller row is on the left. The order of the pairs is not specified, unless
+/// [`sorted`](Pairs::sorted) is asked for.
 ///
 /// ```
 /// use nearjoin::{EpsJoin, Points, sink::Pairs};
@@ -23,9 +24,7 @@ use crate::scalar::Scalar;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pairs<T> {
-    half: bool,
-    sorted: bool,
-    distances: bool,
+    request: Request,
     columns: Columns<T>,
 }
 
@@ -39,27 +38,10 @@ struct Columns<T> {
 impl<T: Scalar> Pairs<T> {
     /// Both directions, ids only.
     pub fn new() -> Self {
-        Pairs { half: false, sorted: false, distances: false, columns: Columns::default() }
+        Pairs { request: Request::default(), columns: Columns::default() }
     }
 
-    /// Whether a self-join delivers each pair once, the smaller row on the left, and no
-    /// point with itself. It has no effect on a join of two sets. Default: no.
-    pub fn half(mut self, half: bool) -> Self {
-        self.half = half;
-        self
-    }
-
-    /// Whether the pairs ascend by left and then right row. Default: no.
-    pub fn sorted(mut self, sorted: bool) -> Self {
-        self.sorted = sorted;
-        self
-    }
-
-    /// Whether to keep distances. Default: no.
-    pub fn distances(mut self, distances: bool) -> Self {
-        self.distances = distances;
-        self
-    }
+    setters!(half sorted distances);
 
     /// The left row of each pair.
     pub fn left(&self) -> &[u32] {
@@ -103,33 +85,36 @@ impl<T> Columns<T> {
 impl<T: Scalar> Receive<T> for Pairs<T> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
-        let once = execution.is_self;
-        let half = self.half && execution.is_self;
+        let Request { once: half, sorted, distances } = self.request;
+        let half = half && execution.is_symmetric;
+        // Found once and written twice, where all points ask.
+        let mirrors = execution.is_symmetric && execution.is_whole && !half;
+        let once = half || mirrors;
         // Vectors grow by doubling: for a while an old one and a new one are there.
-        let pair = 8 + if self.distances { size_of::<T>() } else { 0 };
+        let pair = 8 + if distances { size_of::<T>() } else { 0 };
         let room = execution.budget.limit.saturating_sub(execution.budget.index);
         let most = room / pair as u64 / 3;
         let columns = Mutex::new(Columns::default());
-        let with_self = execution.is_self && execution.include_self && !half;
+        let with_self = mirrors && execution.include_self;
         if with_self {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
-            for row in 0..execution.queries as u32 {
-                columns.push(row, row, self.distances.then_some(T::ZERO));
+            for row in 0..execution.executor.len() as u32 {
+                columns.push(row, row, distances.then_some(T::ZERO));
             }
         }
-        let request = Request { once, distances: self.distances, sorted: false };
+        let request = Request { once, distances, sorted: false };
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
             for (at, &query) in rows.queries.iter().enumerate() {
-                let distances = rows.distances(at);
+                let distances_of = rows.distances(at);
                 for (k, &neighbor) in rows.neighbors.row(at).iter().enumerate() {
-                    let distance = distances.map(|distances| distances[k]);
-                    if half {
-                        columns.push(query.min(neighbor), query.max(neighbor), distance);
-                        continue;
+                    let distance = distances_of.map(|distances| distances[k]);
+                    // A part keeps a pair under its smaller row, and has numbers of its own.
+                    match half && execution.is_whole && neighbor < query {
+                        true => columns.push(neighbor, query, distance),
+                        false => columns.push(query, neighbor, distance),
                     }
-                    columns.push(query, neighbor, distance);
-                    if once {
+                    if mirrors {
                         columns.push(neighbor, query, distance);
                     }
                 }
@@ -148,7 +133,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
             let needed = ((expected * pair as f64 * 3.0) as u64).max(at_least);
             execution.budget.check_result(needed)?;
         }
-        if self.sorted {
+        if sorted {
             columns.sort();
         }
         execution.stats.record(work);

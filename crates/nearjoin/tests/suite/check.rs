@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use nearjoin::gpu::GpuOptions;
 use nearjoin::sink::{Block, Callback, Count, CsrInto, CsrSink, Degrees, Pairs};
 use nearjoin::{
-    Csr, Device, DuplicateRemoval, EpsJoin, GpuOptions, Metric, Plan, Points, Result, Scalar,
-    Strategy, oracle,
+    Csr, Device, DuplicateRemoval, EpsJoin, Metric, Plan, Points, Result, Scalar, Strategy, oracle,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -55,8 +55,8 @@ impl Answer {
     /// An answer of a CSR that has distances; its rows may stand in any order.
     pub(crate) fn from_csr<T: Scalar>(csr: &Csr<T>) -> Self {
         let row = |i: usize| {
-            let ids = csr.neighbors(i).iter().copied();
-            let distances = csr.distances(i).expect("distances were asked for");
+            let ids = csr.ids_of(i).iter().copied();
+            let distances = csr.distances_of(i);
             assert_eq!(ids.len(), distances.len());
             let mut row: Vec<(u32, T)> = ids.zip(distances.iter().copied()).collect();
             row.sort_by_key(|neighbor| neighbor.0);
@@ -74,7 +74,7 @@ impl Answer {
     }
 
     /// Every pair as left, right and bits, ascending.
-    fn triples(&self) -> Vec<(u32, u32, u64)> {
+    pub(crate) fn triples(&self) -> Vec<(u32, u32, u64)> {
         let lefts = self.degrees().into_iter().enumerate();
         let lefts = lefts.flat_map(|(row, degree)| (0..degree).map(move |_| row as u32));
         lefts.zip(self.ids.iter().zip(&self.bits)).map(|(l, (r, b))| (l, *r, *b)).collect()
@@ -243,7 +243,7 @@ pub(crate) fn check_sorted_csr<T: Scalar>(plan: &Plan<'_, T>, expected: &Answer,
     let mut sink = CsrSink::new().sorted(true).distances(true);
     let stats = plan.run(&mut sink).expect(context);
     let csr = sink.into_csr();
-    let found: Vec<u64> = csr.all_distances().expect(context).iter().map(bits).collect();
+    let found: Vec<u64> = csr.distances().iter().map(bits).collect();
     assert_eq!(csr.offsets(), expected.offsets, "{context}: offsets of sorted CSR");
     assert_eq!(csr.ids(), expected.ids, "{context}: ids of sorted CSR");
     assert_eq!(found, expected.bits, "{context}: distances of sorted CSR");

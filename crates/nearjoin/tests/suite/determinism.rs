@@ -23,11 +23,11 @@ fn csr<T: Scalar>(join: &EpsJoin, points: &Points<'_, T>, sorted: bool) -> Csr<T
 /// would print millions of numbers.)
 fn assert_same<T: Scalar>(a: &Csr<T>, b: &Csr<T>, context: &str) {
     assert!(a.offsets() == b.offsets(), "{context}: offsets differ");
-    let row = (0..a.len()).find(|&row| a.neighbors(row) != b.neighbors(row));
+    let row = (0..a.len()).find(|&row| a.ids_of(row) != b.ids_of(row));
     if let Some(row) = row {
-        panic!("{context}: row {row} is {:?} or {:?}", a.neighbors(row), b.neighbors(row));
+        panic!("{context}: row {row} is {:?} or {:?}", a.ids_of(row), b.ids_of(row));
     }
-    let bits = |csr: &Csr<T>| csr.all_distances().unwrap().iter().map(bits).collect::<Vec<_>>();
+    let bits = |csr: &Csr<T>| csr.distances().iter().map(bits).collect::<Vec<_>>();
     assert!(bits(a) == bits(b), "{context}: distances differ");
 }
 

@@ -8,7 +8,8 @@ mod kernels;
 
 use std::sync::Arc;
 
-use nearjoin::{Cooperation, GpuOptions, Knobs, Metric, Scalar, Schedule, Strategy};
+use nearjoin::gpu::{Cooperation, GpuOptions, Knobs, Schedule};
+use nearjoin::{Metric, Scalar, Strategy};
 use nearjoin_simt::Simt;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

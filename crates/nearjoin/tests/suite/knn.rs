@@ -81,8 +81,8 @@ fn check<T: Scalar>(
     let csr = sink.into_csr();
     let rows: Rows = (0..csr.len())
         .map(|row| {
-            let distances = csr.distances(row).unwrap();
-            csr.neighbors(row).iter().zip(distances).map(|(id, d)| (*id, bits(d))).collect()
+            let distances = csr.distances_of(row);
+            csr.ids_of(row).iter().zip(distances).map(|(id, d)| (*id, bits(d))).collect()
         })
         .collect();
     assert_eq!(&rows, expected, "{context}: CSR");
@@ -94,8 +94,8 @@ fn check<T: Scalar>(
         expected.sort_unstable();
         let ids: Vec<u32> = expected.iter().map(|(id, _)| *id).collect();
         let distances: Vec<u64> = expected.iter().map(|(_, d)| *d).collect();
-        assert_eq!(sink.csr().neighbors(row), ids, "{context}: CSR by id");
-        let found: Vec<u64> = sink.csr().distances(row).unwrap().iter().map(bits).collect();
+        assert_eq!(sink.csr().ids_of(row), ids, "{context}: CSR by id");
+        let found: Vec<u64> = sink.csr().distances_of(row).iter().map(bits).collect();
         assert_eq!(found, distances, "{context}: CSR by id");
     }
 

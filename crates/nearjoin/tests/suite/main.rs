@@ -12,5 +12,6 @@ mod errors;
 mod gpu;
 mod knn;
 mod monitor;
+mod parts;
 mod properties;
 mod simd;

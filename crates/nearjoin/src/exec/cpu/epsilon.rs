@@ -11,13 +11,16 @@
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
+use super::build::Arranging;
 use super::kernel::Kernels;
+use super::numbers::Numbers;
 use super::scan::{Mode, Scanner};
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work, sort_by_id};
+use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work, sort_by_id};
 use crate::filter::Band;
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
@@ -33,23 +36,31 @@ const BLOCK: u32 = 16;
 /// Blocks of queries whose candidates are counted to tell how much there is to do.
 const SAMPLES: usize = 512;
 
-/// An index built and ready to be joined.
+/// Queries, and an index of the points that may be their neighbours.
 pub(crate) struct CpuJoin<'a, T> {
-    pub(crate) pool: &'a Pool,
-    pub(crate) threshold: Threshold<T>,
-    pub(crate) kernels: Kernels<T>,
-    pub(crate) index: Index<T>,
-    /// None where the right points are joined with themselves.
-    pub(crate) left: Option<Layout<'a, T>>,
-    pub(crate) right: Layout<'a, T>,
-    pub(crate) include_self: bool,
+    pub(super) pool: &'a Pool,
+    pub(super) threshold: Threshold<T>,
+    pub(super) kernels: Kernels<T>,
+    pub(super) index: Arc<Index<T>>,
+    /// None where the queries are the right points, in their order.
+    pub(super) left: Option<Arc<Layout<'a, T>>>,
+    pub(super) right: Arc<Layout<'a, T>>,
+    /// Of a grid: where each row of cells of the queries begins, and the end.
+    pub(super) cell_rows: Arc<[u32]>,
+    /// Whether both sides are of one set.
+    pub(super) same: bool,
+    /// The positions of the queries.
+    pub(super) range: Run,
+    pub(super) numbers: Numbers<'a>,
+    pub(super) include_self: bool,
     /// What ε means in narrow columns, where the layouts have them.
-    pub(crate) narrow: Option<Band<f32>>,
-    pub(crate) removal: DuplicateRemoval,
+    pub(super) narrow: Option<Band<f32>>,
+    pub(super) removal: DuplicateRemoval,
     /// Queries per unit of work.
-    pub(crate) unit: usize,
+    pub(super) unit: usize,
     /// Who watches, if anybody does.
-    pub(crate) monitor: Option<&'a Monitor>,
+    pub(super) monitor: Option<&'a Monitor>,
+    pub(super) arranging: Arranging<'a>,
 }
 
 /// Which pairs a pass looks at.
@@ -86,29 +97,28 @@ struct Worker<'a, T> {
     finder: Finder,
     distances: Vec<Vec<T>>,
     pairs: Vec<(u32, T)>,
+    numbers: Vec<u32>,
 }
 
 impl<'a, T: Scalar> CpuJoin<'a, T> {
-    /// The points that ask.
-    pub(crate) fn queries(&self) -> &Layout<'a, T> {
+    /// The points that ask, and others that do not.
+    pub(super) fn queries(&self) -> &Layout<'a, T> {
         self.left.as_ref().unwrap_or(&self.right)
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.right.bytes() + self.left.as_ref().map_or(0, Layout::bytes) + self.index.bytes()
-    }
-
-    fn is_self(&self) -> bool {
-        self.left.is_none()
-    }
-
     fn excludes_self(&self) -> bool {
-        self.is_self() && !self.include_self
+        self.same && !self.include_self
     }
 
-    /// The pass that meets each unordered pair once, if the options allow it.
+    /// The row of the whole input that the query at a position is.
+    fn row_of(&self, position: u32) -> u32 {
+        self.numbers.row(self.queries().ids()[position as usize])
+    }
+
+    /// The pass that meets each unordered pair once, if the options allow it and all points ask.
     fn once(&self) -> Cover {
-        match (self.removal, &self.index) {
+        match (self.removal, &*self.index) {
+            _ if !self.numbers.is_whole() => Cover::Full,
             (DuplicateRemoval::None, _) => Cover::Full,
             (DuplicateRemoval::Unicomp, Index::Grid(_)) => Cover::Unicomp,
             _ => Cover::Behind,
@@ -117,7 +127,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
 
     /// Runs `action` on every block of queries, on all threads.
     fn work(&self, pass: Pass, action: &Action<'_, T>) -> Work {
-        let queue = Queue::new(self.queries().len(), self.unit);
+        let queue = Queue::new(&self.range, self.unit);
         if let Some(monitor) = self.monitor {
             let phase = if pass.counting { Phase::Counting } else { Phase::Joining };
             monitor.enter(phase, self.expected_tests(pass));
@@ -149,7 +159,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
 
     /// The distance tests of a pass, from the candidates of a sample of the queries.
     fn expected_tests(&self, pass: Pass) -> u64 {
-        let queries = self.queries().len();
+        let queries = self.range.len();
         let blocks = queries.div_ceil(BLOCK as usize);
         let samples = SAMPLES.min(blocks);
         let mut worker = Worker::new(self, 0);
@@ -158,8 +168,8 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         let asked = AtomicU64::new(0);
         for sample in 0..samples {
             // Units begin at multiples of a block, and so does this.
-            let start = spread(sample, samples, blocks) as u32 * BLOCK;
-            let unit = start..start.saturating_add(BLOCK).min(queries as u32);
+            let start = self.range.start + spread(sample, samples, blocks) as u32 * BLOCK;
+            let unit = start..start.saturating_add(BLOCK).min(self.range.end);
             let _ =
                 self.visit_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
                     let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
@@ -184,12 +194,13 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     ) -> ControlFlow<()> {
         let queries = self.queries();
         let mut bound = BoxOf::new();
-        match &self.index {
+        match &*self.index {
             Index::Grid(grid) => {
                 let one_cell = cover == Cover::Unicomp;
                 let pattern = if one_cell { Pattern::Unicomp } else { Pattern::All };
                 let reach = self.threshold.reach;
-                grid.blocks(queries, unit, BLOCK, reach, one_cell, |block| {
+                let queries_in = (queries, &self.cell_rows[..]);
+                grid.blocks(queries_in, unit, BLOCK, reach, one_cell, |block| {
                     queries.bound(&block, &mut bound);
                     let Worker { runs, finder, .. } = worker;
                     runs.clear();
@@ -217,7 +228,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                     let block = start..unit.end.min(start.saturating_add(BLOCK));
                     queries.bound(&block, &mut bound);
                     worker.runs.clear();
-                    match &self.index {
+                    match &*self.index {
                         Index::Directory(directory) => {
                             directory.runs(self.threshold.reach, &bound, &mut worker.runs);
                         }
@@ -287,15 +298,16 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         let Worker { scanner, candidates, work, .. } = worker;
         scanner.begin(self, block, bound);
         scanner.matches.rows.iter_mut().for_each(Vec::clear);
-        // Which pairs come twice hangs on the positions; all else on the ids.
-        let mode = if request.once { Mode::Positions } else { Mode::Ids };
-        let exclude = self.excludes_self() || request.once;
+        // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
+        let by_position = request.once && self.numbers.is_whole();
+        let mode = if by_position { Mode::Positions } else { Mode::Ids };
+        let exclude = self.excludes_self() || by_position;
         let ids = self.right.ids();
         scanner.matches.own.clear();
         scanner.matches.own.extend(block.clone().map(|position| match (exclude, mode) {
             (false, _) => u32::MAX,
             (true, Mode::Positions) => position,
-            (true, _) => ids[position as usize],
+            (true, _) => self.row_of(position),
         }));
 
         if request.once && cover != Cover::Full {
@@ -304,7 +316,14 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         }
         scanner.scan(self, &candidates.test, mode);
         for run in &candidates.take {
-            for (row, query) in scanner.matches.rows.iter_mut().zip(block.clone()) {
+            let rows = scanner.matches.rows.iter_mut().zip(block.clone());
+            for ((row, query), &own) in rows.zip(&scanner.matches.own) {
+                if exclude && self.left.is_some() {
+                    // The query has another position among the queries than among these.
+                    let these = &ids[run.start as usize..run.end as usize];
+                    row.extend(these.iter().filter(|id| **id != own));
+                    continue;
+                }
                 let parts = if exclude && run.contains(&query) {
                     [run.start..query, query + 1..run.end]
                 } else {
@@ -319,12 +338,17 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             }
             work.taken += (run.len() * block.len()) as u64;
         }
-        if request.once {
-            let rows = &mut scanner.matches.rows;
+        let rows = &mut scanner.matches.rows;
+        if by_position {
             if cover == Cover::Full {
                 keep_later(rows, block);
             }
             rows.iter_mut().flatten().for_each(|label| *label = ids[*label as usize]);
+        } else if request.once {
+            for (row, position) in rows.iter_mut().zip(block.clone()) {
+                let own = self.row_of(position);
+                row.retain(|&id| id > own);
+            }
         }
         if request.distances {
             self.measure(worker, block);
@@ -347,18 +371,28 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
 }
 
 impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn index_bytes(&self) -> u64 {
+        let left = self.left.as_ref().map_or(0, |left| left.bytes());
+        let rows = size_of_val(&self.cell_rows[..]);
+        (self.right.bytes() + left + self.index.bytes() + rows) as u64
+    }
+
     fn count(&self) -> Result<Work> {
-        let cover = if self.is_self() { self.once() } else { Cover::Full };
+        let cover = if self.same { self.once() } else { Cover::Full };
         let mut total = self.work(Pass { cover, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, cover);
             ControlFlow::Continue(())
         });
-        if self.is_self() {
-            let points = self.right.len() as u64;
+        if self.same {
+            let own = self.range.len() as u64;
             // Once-only passes have left self pairs out, full passes have them in.
             total.pairs = match cover {
-                Cover::Full => total.pairs - if self.include_self { 0 } else { points },
-                _ => 2 * total.pairs + if self.include_self { points } else { 0 },
+                Cover::Full => total.pairs - if self.include_self { 0 } else { own },
+                _ => 2 * total.pairs + if self.include_self { own } else { 0 },
             };
         }
         Ok(total)
@@ -369,9 +403,9 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
         Ok(self.work(Pass { cover: Cover::Full, counting: true }, &|worker, block, bound| {
             worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
             worker.work.pairs -= own * block.len() as u64;
-            let ids = &self.queries().ids()[block.start as usize..block.end as usize];
-            for (id, count) in ids.iter().zip(&worker.scanner.matches.counts) {
-                degrees[*id as usize].store(count - own, Relaxed);
+            let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
+            for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
+                degrees[*number as usize].store(count - own, Relaxed);
             }
             ControlFlow::Continue(())
         }))
@@ -381,13 +415,21 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
         let cover = if request.once { self.once() } else { Cover::Full };
         Ok(self.work(Pass { cover, counting: false }, &|worker, block, bound| {
             self.fill_block(worker, &block, bound, cover, request);
-            let queries = &self.queries().ids()[block.start as usize..block.end as usize];
+            let (queries, ahead) =
+                self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
             let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
             worker.work.pairs += neighbors.total();
             let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            let ahead = &self.queries().ids()[block.end as usize..];
             emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
         }))
+    }
+
+    fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
+        Ok(positions.map(|position| self.row_of(position)).collect())
+    }
+
+    fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
+        Ok(Box::new(self.for_part(part)?))
     }
 
     fn workers(&self) -> usize {
@@ -424,6 +466,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             finder: Finder::new(&join.threshold, dim),
             distances: vec![Vec::new(); BLOCK as usize],
             pairs: Vec::new(),
+            numbers: Vec::new(),
         }
     }
 

@@ -18,46 +18,83 @@
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
-use super::kernel::{Hits, NearestKernels, PAD, Ranks};
+use super::kernel::{Hits, NearestKernels, PAD, Ranks, SimdLevel};
+use super::numbers::Numbers;
 use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
 use crate::error::Result;
+use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Reporter, Request, Rows, Work, sort_by_id};
+use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work, sort_by_id};
 use crate::index::boxes::FAN;
-use crate::index::{BoxOf, Leaves, Rings, Run};
+use crate::index::{BoxOf, Leaves, Rings, Run, order, rings, tree};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
+use crate::options::Strategy;
+use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::summary::extents;
 
-/// A tree, a grid, or an order without one, ready to be asked.
-pub(crate) struct CpuKnn<'a, T> {
+/// What a KNN-join on the CPU needs to know.
+pub(crate) struct Setup<'a, T> {
     pub(crate) pool: &'a Pool,
-    pub(crate) kernels: NearestKernels<T>,
-    /// None where the right points are joined with themselves.
-    pub(crate) left: Option<Leaves<T>>,
-    pub(crate) right: Leaves<T>,
+    pub(crate) simd: SimdLevel,
+    pub(crate) arithmetic: Threshold<T>,
+    pub(crate) left: Points<'a, T>,
+    /// None where the left points are joined with themselves.
+    pub(crate) right: Option<Points<'a, T>>,
     pub(crate) include_self: bool,
     pub(crate) k: usize,
-    /// How distances are computed; its ε is not used.
-    pub(crate) arithmetic: Threshold<T>,
     /// Nothing with a larger accumulated distance is a neighbour.
     pub(crate) cap: T,
-    pub(crate) finding: Finding<T>,
+    pub(crate) strategy: Strategy,
+    /// Those of all points of both sides.
+    pub(crate) extents: &'a [(f64, f64)],
+    /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
     pub(crate) monitor: Option<&'a Monitor>,
     /// Distances that will be computed, by estimate.
-    pub(crate) expected_tests: u64,
+    pub(crate) expected_tests: f64,
+}
+
+/// Queries, and a tree, a grid, or an order without one, of the points that may be their
+/// neighbours.
+pub(crate) struct CpuKnn<'a, T> {
+    pool: &'a Pool,
+    pub(super) kernels: NearestKernels<T>,
+    /// None where the queries are the right points, in their order.
+    pub(super) left: Option<Arc<Leaves<T>>>,
+    pub(super) right: Arc<Leaves<T>>,
+    /// Whether both sides are of one set.
+    same: bool,
+    /// The positions of the queries.
+    range: Run,
+    numbers: Numbers<'a>,
+    include_self: bool,
+    /// Neighbours that are looked for: one more than are wanted where the queries cannot be told
+    /// from the points by their positions, and drop themselves in the end.
+    pub(super) k: usize,
+    wanted: usize,
+    /// How distances are computed; its ε is not used.
+    pub(super) arithmetic: Threshold<T>,
+    /// Nothing with a larger accumulated distance is a neighbour.
+    pub(super) cap: T,
+    pub(super) finding: Arc<Finding<T>>,
+    strategy: Strategy,
+    unit: usize,
+    monitor: Option<&'a Monitor>,
+    expected_tests: f64,
 }
 
 /// How the candidates of a block are found.
 // There is one of it in a join.
 #[allow(clippy::large_enum_variant)]
-pub(crate) enum Finding<T> {
+pub(super) enum Finding<T> {
     /// Down a tree, nearest first.
     Tree,
     /// In rings of cells around the block.
@@ -66,9 +103,8 @@ pub(crate) enum Finding<T> {
     Sieve(Sieve<T>),
 }
 
-/// What is done with the best of each block of queries, by a thread; and the queries after it.
-type Action<'a, T> =
-    dyn Fn(usize, &mut Worker<'_, T>, &[u32], &[u32]) -> ControlFlow<()> + Sync + 'a;
+/// What is done with the best of each block of queries, by a thread.
+type Action<'a, T> = dyn Fn(usize, &mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
 pub(super) struct Worker<'a, T: Scalar> {
@@ -105,6 +141,7 @@ pub(super) struct Worker<'a, T: Scalar> {
     rows: Vec<Vec<u32>>,
     distances: Vec<Vec<T>>,
     pairs: Vec<(u32, T)>,
+    numbers: Vec<u32>,
 }
 
 /// How the best of a block are kept.
@@ -115,25 +152,109 @@ pub(super) enum Way {
 }
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
-    /// The points that ask.
-    pub(crate) fn queries(&self) -> &Leaves<T> {
+    /// Puts the points in the order of a tree or of a grid, or leaves them as they are, and
+    /// boxes them.
+    pub(crate) fn new(setup: Setup<'a, T>) -> Result<Self> {
+        let Setup { left, strategy, k, .. } = setup;
+        let right = setup.right.unwrap_or(left);
+        let own_extents = match setup.right {
+            Some(right) => extents(right),
+            None => setup.extents.to_vec(),
+        };
+        let (finding, right_leaves) = match strategy {
+            Strategy::Brute => {
+                let leaves = Leaves::new(right, order::identity(right.len())?)?;
+                let sieve = Sieve::new(&leaves, setup.arithmetic.metric, setup.extents)?;
+                (Finding::Sieve(sieve), leaves)
+            }
+            Strategy::Grid => {
+                let (rings, ids) = Rings::new(right, &own_extents)?;
+                (Finding::Rings(rings), Leaves::new(right, ids)?)
+            }
+            _ => (Finding::Tree, Leaves::new(right, tree::sort(right, &own_extents)?)?),
+        };
+        let left_leaves = setup.right.map(|_| arrange(left, strategy)).transpose()?;
+        // Nobody finds more than there are: the sink pads.
+        let k = k.clamp(1, right.len().max(1));
+        Ok(CpuKnn {
+            pool: setup.pool,
+            kernels: NearestKernels::new(setup.simd, setup.arithmetic.metric, left.dimension()),
+            left: left_leaves.map(Arc::new),
+            right: Arc::new(right_leaves),
+            same: setup.right.is_none(),
+            range: 0..left.len() as u32,
+            numbers: Numbers::Rows,
+            include_self: setup.include_self,
+            k,
+            wanted: k,
+            arithmetic: setup.arithmetic,
+            cap: setup.cap,
+            unit: match finding {
+                Finding::Sieve(_) => Sieve::<T>::unit(k).min(setup.unit),
+                _ => setup.unit,
+            },
+            finding: Arc::new(finding),
+            strategy,
+            monitor: setup.monitor,
+            expected_tests: setup.expected_tests,
+        })
+    }
+
+    /// The same join for some of the queries.
+    fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuKnn<'b, T>> {
+        let asked = match part {
+            Part::Rows { rows, .. } => rows.len(),
+            Part::Positions { start, end } => (end - start) as usize,
+        };
+        let whole = CpuKnn {
+            pool: self.pool,
+            kernels: self.kernels,
+            left: self.left.clone(),
+            right: self.right.clone(),
+            finding: self.finding.clone(),
+            range: self.range.clone(),
+            numbers: Numbers::Rows,
+            expected_tests: self.expected_tests * asked as f64 / self.range.len().max(1) as f64,
+            ..*self
+        };
+        match part {
+            Part::Rows { rows, points } => {
+                let left = self.pool.install(|| arrange(points, self.strategy))?;
+                let own = usize::from(self.excludes_self());
+                Ok(CpuKnn {
+                    left: Some(Arc::new(left)),
+                    range: 0..rows.len() as u32,
+                    numbers: Numbers::Of(rows),
+                    k: (self.wanted + own).min(self.right.len().max(1)),
+                    ..whole
+                })
+            }
+            Part::Positions { start, end } => {
+                let range = check_positions(start, end, self.queries().len());
+                Ok(CpuKnn { range, numbers: Numbers::Places { first: start }, ..whole })
+            }
+        }
+    }
+
+    /// The points that ask, and others that do not.
+    fn queries(&self) -> &Leaves<T> {
         self.left.as_ref().unwrap_or(&self.right)
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        let finding = match &self.finding {
-            Finding::Tree => 0,
-            Finding::Rings(rings) => rings.bytes(),
-            Finding::Sieve(sieve) => sieve.bytes(),
-        };
-        self.right.bytes() + self.left.as_ref().map_or(0, Leaves::bytes) + finding
+    fn excludes_self(&self) -> bool {
+        self.same && !self.include_self
+    }
+
+    /// Whether a search leaves queries out that come upon themselves, by their positions.
+    fn passes_itself(&self) -> bool {
+        self.left.is_none() && self.excludes_self()
     }
 
     /// Finds the best of every query, and runs `action` on each block, on all threads.
     fn work(&self, phase: Phase, action: &Action<'_, T>) -> Work {
-        let queue = Queue::new(self.queries().len(), self.unit);
+        let queue = Queue::new(&self.range, self.unit);
         if let Some(monitor) = self.monitor {
-            monitor.enter(phase, self.expected_tests);
+            monitor.enter(phase, self.expected_tests as u64);
             if monitor.is_cancelled() {
                 return Work::default();
             }
@@ -141,7 +262,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let works = self.pool.each(|number| {
             let mut worker = Worker::new(self);
             while let Some(unit) = queue.take() {
-                if let Finding::Sieve(sieve) = &self.finding
+                if let Finding::Sieve(sieve) = &*self.finding
                     && self.sift(&mut worker, sieve, &unit).is_break()
                 {
                     queue.close();
@@ -149,15 +270,13 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 }
                 for start in unit.clone().step_by(FAN) {
                     let block = start..unit.end.min(start.saturating_add(FAN as u32));
-                    if let Finding::Sieve(_) = self.finding {
+                    if let Finding::Sieve(_) = &*self.finding {
                         let number = (start - unit.start) as usize / FAN;
                         core::mem::swap(&mut worker.best, worker.sifter.best(number));
                     } else {
                         self.block(&mut worker, &block);
                     }
-                    let (ids, ahead) =
-                        self.queries().ids()[block.start as usize..].split_at(block.len());
-                    if action(number, &mut worker, ids, ahead).is_break()
+                    if action(number, &mut worker, &block).is_break()
                         || worker.reporter.report(worker.work).is_break()
                     {
                         queue.close();
@@ -179,7 +298,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             left: self.queries(),
             right: &self.right,
             cap: self.cap,
-            excluded: self.left.is_none() && !self.include_self,
+            excluded: self.passes_itself(),
         };
         let Worker { sifter, work, reporter, .. } = worker;
         sifter.unit(&search, unit, |tile| {
@@ -194,7 +313,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let (leaf, len) = (block.start as usize / FAN, block.len());
         worker.queries.copy_from_slice(queries.leaf(leaf));
         queries.bound(leaf, &mut worker.bound);
-        let excluded = self.left.is_none() && !self.include_self;
+        let excluded = self.passes_itself();
         if worker.doubt.trusts() && self.by_ranks(worker, block, excluded) {
             return;
         }
@@ -229,7 +348,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     pub(super) fn search(&self, worker: &mut Worker<'_, T>) {
         let boxes = self.right.boxes();
         let top = boxes.top();
-        match &self.finding {
+        match &*self.finding {
             Finding::Rings(rings) => self.walk(worker, rings),
             _ if top == 0 && worker.way == Way::Ranks => self.node(worker, boxes, 0, u32::MAX),
             _ => self.visit(worker, boxes, top, 0..boxes.count(top), u32::MAX),
@@ -239,8 +358,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 
 impl<'a, T: Scalar> Worker<'a, T> {
     fn new(join: &CpuKnn<'a, T>) -> Self {
-        let sifts = matches!(join.finding, Finding::Sieve(_));
-        let seen = match join.finding {
+        let sifts = matches!(*join.finding, Finding::Sieve(_));
+        let seen = match *join.finding {
             Finding::Rings(_) => join.right.len().div_ceil(FAN),
             _ => 0,
         };
@@ -271,16 +390,22 @@ impl<'a, T: Scalar> Worker<'a, T> {
             rows: vec![Vec::new(); PAD],
             distances: vec![Vec::new(); PAD],
             pairs: Vec::new(),
+            numbers: Vec::new(),
         }
     }
 
-    /// Makes rows of the best of each query.
-    fn fill(&mut self, join: &CpuKnn<'_, T>, queries: usize, request: Request) {
-        for query in 0..queries {
+    /// Makes rows of the best of each query of a block.
+    fn fill(&mut self, join: &CpuKnn<'_, T>, block: &Run, request: Request) {
+        let ids = &join.queries().ids()[block.start as usize..block.end as usize];
+        let drops_itself = join.excludes_self() && !join.passes_itself();
+        for (query, &id) in ids.iter().enumerate() {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
             match (self.way, &self.ranks) {
                 (Way::Ranks, Some(ranks)) => ranks.finish(query, row, distances),
                 _ => self.best.finish(query, row, distances),
+            }
+            if drops_itself {
+                drop_itself(join.numbers.row(id), join.wanted, row, distances);
             }
             self.work.pairs += row.len() as u64;
             if request.sorted {
@@ -293,31 +418,80 @@ impl<'a, T: Scalar> Worker<'a, T> {
     }
 }
 
+/// Removes a query from its own row, which holds one more than wanted: or the last, if it is not
+/// there, because as many duplicates of it have smaller rows. What remains are the nearest others
+/// either way, since a row ascends by distance and row, whoever else is in it.
+fn drop_itself<T>(own: u32, wanted: usize, row: &mut Vec<u32>, distances: &mut Vec<T>) {
+    if let Some(at) = row.iter().position(|&id| id == own) {
+        row.remove(at);
+        distances.remove(at);
+    }
+    row.truncate(wanted);
+    distances.truncate(wanted);
+}
+
+/// Puts points that ask in an order of their own: blocks are then compact, however many the
+/// others are.
+fn arrange<T: Scalar>(points: Points<'_, T>, strategy: Strategy) -> Result<Leaves<T>> {
+    let ids = match strategy {
+        Strategy::Brute => order::identity(points.len()),
+        Strategy::Grid => rings::sort(points, &extents(points)),
+        _ => tree::sort(points, &extents(points)),
+    };
+    Leaves::new(points, ids?)
+}
+
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn index_bytes(&self) -> u64 {
+        let finding = match &*self.finding {
+            Finding::Tree => 0,
+            Finding::Rings(rings) => rings.bytes(),
+            Finding::Sieve(sieve) => sieve.bytes(),
+        };
+        let left = self.left.as_ref().map_or(0, |left| left.bytes());
+        (self.right.bytes() + left + finding) as u64
+    }
+
     fn count(&self) -> Result<Work> {
-        Ok(self.work(Phase::Counting, &|_, worker, queries, _| {
-            worker.fill(self, queries.len(), Request::default());
+        Ok(self.work(Phase::Counting, &|_, worker, block| {
+            worker.fill(self, block, Request::default());
             ControlFlow::Continue(())
         }))
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
-        Ok(self.work(Phase::Counting, &|_, worker, queries, _| {
-            worker.fill(self, queries.len(), Request::default());
-            for (query, row) in queries.iter().zip(&worker.rows) {
-                degrees[*query as usize].store(row.len() as u64, Relaxed);
+        Ok(self.work(Phase::Counting, &|_, worker, block| {
+            worker.fill(self, block, Request::default());
+            let (numbers, _) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
+            for (number, row) in numbers.iter().zip(&worker.rows) {
+                degrees[*number as usize].store(row.len() as u64, Relaxed);
             }
             ControlFlow::Continue(())
         }))
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
-        Ok(self.work(Phase::Joining, &|number, worker, queries, ahead| {
-            worker.fill(self, queries.len(), request);
+        Ok(self.work(Phase::Joining, &|number, worker, block| {
+            worker.fill(self, block, request);
+            let (queries, ahead) =
+                self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
             let neighbors = Lists::Each(&worker.rows[..queries.len()]);
             let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
             emit(&Rows { worker: number, queries, neighbors, distances, ahead })
         }))
+    }
+
+    fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
+        let ids = &self.queries().ids()[positions.start as usize..positions.end as usize];
+        Ok(ids.iter().map(|&id| self.numbers.row(id)).collect())
+    }
+
+    fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
+        Ok(Box::new(self.for_part(part)?))
     }
 
     fn workers(&self) -> usize {

@@ -1,9 +1,11 @@
 //! The CPU engine: a pool of threads over one queue, and the SIMD kernels.
 
+pub(crate) mod build;
 mod descend;
 pub(crate) mod epsilon;
 pub(crate) mod kernel;
 pub(crate) mod knn;
+mod numbers;
 mod ranked;
 mod rings;
 mod scan;

@@ -84,7 +84,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
                 let down = |node: usize, level| {
                     node * FAN + self.nearest(boxes, level, node * FAN, &point).order[0]
                 };
-                let node = match &self.finding {
+                let node = match &*self.finding {
                     Finding::Rings(rings) => rings.near(&point) / (FAN * FAN),
                     _ => (1..=boxes.top()).rev().fold(0, down),
                 };

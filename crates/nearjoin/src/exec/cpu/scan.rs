@@ -6,6 +6,7 @@ use super::tile::{Ahead, Tile};
 use crate::filter::{Band, Filter};
 use crate::index::layout::Columns;
 use crate::index::{BoxOf, Run};
+use crate::metric::Threshold;
 use crate::scalar::Scalar;
 
 /// What a scan does with a match.
@@ -80,6 +81,7 @@ pub(super) struct Scanner<T> {
 impl<T: Scalar> Scanner<T> {
     pub(super) fn new(join: &CpuJoin<'_, T>, most: usize) -> Self {
         let dim = join.right.dim();
+        let Threshold { metric, eps, .. } = join.threshold;
         Scanner {
             matches: Matches {
                 counts: Vec::new(),
@@ -89,7 +91,7 @@ impl<T: Scalar> Scanner<T> {
             },
             tests: 0,
             block: 0..0,
-            filter: join.kernels.filter.and(Filter::new(&join.threshold, dim)),
+            filter: join.kernels.filter.and(Filter::new(metric, eps.to_f64(), dim)),
             exact_band: Band::exact(&join.kernels, &join.threshold, dim),
             queries: Vec::new(),
             local_queries: Vec::new(),

@@ -7,54 +7,112 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::batches;
 use super::device::values;
-use super::ring::{Landed, Landing, Piece, Ring};
+use super::launch::{Counters, GpuJoin};
+use super::ring::{Destination, Landed, Landing, Ring};
 use super::rows::{Found, SORTED, total};
-use crate::error::Result;
-use crate::exec::{Emit, LaidOut, Lists, Rows, Work, sort_by_id};
+use super::session::Result;
+use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Work, sort_by_id};
 use crate::memory::{Buffer, as_atomic};
 use crate::monitor::Phase;
+use crate::plan::Gathering;
+use crate::plan::batches;
 use crate::scalar::Scalar;
 
 /// Bytes of offsets up to which they stay in pinned memory.
 const PINNED_OFFSETS: usize = 64 << 20;
 
+impl<T: Scalar> GpuJoin<'_, T> {
+    /// Hands out all rows, some at a time, on this thread.
+    pub(super) fn hand_out(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        self.session.enter(Phase::Counting);
+        self.session.check_cancelled()?;
+        if self.session.how.gathering == Gathering::Counted {
+            return Ok(self.count_all_rows(request)?.hand_out(emit)?.0);
+        }
+        match self.list_rows(request)? {
+            Some(found) => Ok(found.hand_out(emit)?.0),
+            None => self.hand_out_lists(request, emit),
+        }
+    }
+
+    /// Lists the pairs of some rows after the other: of as many as are expected to have pairs
+    /// that fit. Where they do not, half as many rows are tried.
+    fn hand_out_lists(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let most = (self.session.how.list_bytes / self.list_bytes(request)).max(1);
+        let estimate = self.session.how.estimate;
+        let expected = |(row, size): (usize, u64)| (row, (size as f64 * estimate) as u64);
+        let sampled: Vec<_> = self.sample_rows()?.into_iter().map(expected).collect();
+        let mut waiting = batches::by_sample(&sampled, self.query_count(), most);
+        waiting.reverse();
+        let mut total = Work::default();
+        while let Some(rows) = waiting.pop() {
+            self.session.check_cancelled()?;
+            let stage = self.session.stage(0);
+            let counters = Counters::new(&stage)?;
+            let queries = self.queries_of(&stage, core::slice::from_ref(&rows))?;
+            let queries =
+                queries.as_ref().map(|all| (all.address() + 4 * rows.start as u64, rows.len()));
+            // One row must fit, if it can be had at all.
+            let room = if rows.len() == 1 { self.right.len() as u64 } else { most };
+            let list = match self.list(&stage, &counters, request, request.once, room, queries) {
+                Err(stop) if stop.is_memory() && rows.len() > 1 => None,
+                list => Some(list?).filter(|list| list.len <= room),
+            };
+            let Some(list) = list else {
+                let middle = rows.start + rows.len() / 2;
+                waiting.extend([middle..rows.end, rows.start..middle]);
+                self.session.record(|stats| stats.splits += 1);
+                continue;
+            };
+            let degrees = self.degrees_of(&stage, &list, false)?;
+            let mut found = self.found(request, stage, counters, &degrees, Some(list))?;
+            found.rows = rows;
+            let (work, flow) = found.hand_out(emit)?;
+            total += work;
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(total)
+    }
+}
+
 impl<T: Scalar> Found<'_, T> {
     /// Brings the offsets of all rows to the host.
     pub(super) fn land_offsets(&self, offsets: &mut [u64]) -> Result<()> {
         let to = as_atomic(offsets);
-        self.join.land(&self.stage, self.offsets.address(), to.len(), |start, from: &[u64]| {
+        self.join.session.land(&self.stage, &self.offsets, to.len(), |start, from: &[u64]| {
             let to = &to[start..start + from.len()];
             to.iter().zip(from).for_each(|(to, &offset)| to.store(offset, Relaxed));
         })?;
-        self.join.check_cancelled()
+        self.join.session.check_cancelled()
     }
 
     /// Hands out all rows, and says whether there should be more.
     pub(super) fn hand_out(&self, emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
         let (join, stage) = (self.join, &self.stage);
-        let bytes = 8 * (join.len() + 1);
+        let ends = join.query_count() + 1;
+        let bytes = 8 * ends;
         if bytes > PINNED_OFFSETS {
-            let mut offsets = Buffer::zeroed(join.len() + 1)?;
+            let mut offsets = Buffer::zeroed(ends)?;
             self.land_offsets(&mut offsets)?;
             return self.emit(&offsets, emit);
         }
         // Straight into memory that is kept from join to join: fresh memory would take longer
         // to get than the join.
-        let host = stage.driver.pin(bytes)?;
-        let host = stage.driver.copy_out(stage.stream, self.offsets.address(), host, bytes)?;
-        let host = host.wait()?;
-        join.record(|stats| stats.bytes_out += bytes as u64);
+        let host = join.session.device.pin(bytes)?;
+        let host = stage.copy_out_to(self.offsets.piece(0..ends), host)?.wait()?;
+        join.session.record(|stats| stats.bytes_out += bytes as u64);
         self.emit(values(&*host, 0, bytes), emit)
     }
 
     /// Hands out rows as they land, in blocks of whole rows.
     fn emit(&self, ends: &[u64], emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
         let (join, request) = (self.join, self.request);
-        join.enter(Phase::Joining);
-        let chunk = join.chunk(total(ends) * self.pair_bytes()) as u64 / self.pair_bytes();
-        let mut ring = Ring::new(&*join.setup.device.driver);
+        join.session.enter(Phase::Joining);
+        let chunk = join.session.chunk(total(ends) * self.pair_bytes()) as u64 / self.pair_bytes();
+        let mut ring = Ring::new();
         let mut queries: Vec<u32> = Vec::new();
         let began = Instant::now();
         let stopped = Cell::new(false);
@@ -87,20 +145,17 @@ impl<T: Scalar> Found<'_, T> {
             stopped.set(flow.is_break());
             Ok(())
         };
-        self.batches(ends, &mut |batch, stream| {
+        self.batches(ends, &mut |batch, stage| {
             for rows in batches::by_offsets(&ends[batch.rows.start..=batch.rows.end], chunk) {
                 let rows = rows.start + batch.rows.start..rows.end + batch.rows.start;
-                let (start, end) = (ends[rows.start], ends[rows.end]);
-                let piece = |address: u64, size: usize| {
-                    let size = size as u64;
-                    (address + (start - batch.base) * size, ((end - start) * size) as usize)
-                };
-                let mut pieces = vec![piece(batch.ids.address(), 4)];
+                let place = |row: usize| (ends[row] - batch.base) as usize;
+                let elements = place(rows.start)..place(rows.end);
+                let mut pieces = vec![batch.ids.piece(elements.clone())];
                 if let Some(distances) = &batch.distances {
-                    pieces.push(piece(distances.address(), size_of::<T>()));
+                    pieces.push(distances.piece(elements));
                 }
-                ring.send(stream, &pieces, rows, &mut land)?;
-                join.check_cancelled()?;
+                ring.send(stage, &pieces, rows, &mut land)?;
+                join.session.check_cancelled()?;
                 if stopped.get() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -109,12 +164,54 @@ impl<T: Scalar> Found<'_, T> {
         })?;
         ring.drain(&mut land)?;
         let bytes = ring.bytes;
-        join.record(|stats| {
+        join.session.record(|stats| {
             stats.bytes_out += bytes;
             stats.delivery_seconds += began.elapsed().as_secs_f64();
         });
         let flow = if stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        Ok((join.work(&self.stage, &self.counters, Some(total(ends)))?, flow))
+        let work = self.counters.work(&self.stage, Some(total(ends)))?;
+        Ok((join.session.told(work), flow))
+    }
+}
+
+impl<T: Scalar> Found<'_, T> {
+    /// Writes all rows to arrays of the caller's.
+    fn write_all(
+        &self,
+        ends: &[u64],
+        ids: &mut [u32],
+        mut distances: Option<&mut [T]>,
+    ) -> Result<Work> {
+        let session = &self.join.session;
+        session.enter(Phase::Joining);
+        let began = Instant::now();
+        let chunk = session.chunk(total(ends) * self.pair_bytes());
+        let bytes = {
+            // Batches come in the order of the rows: what is left of both arrays.
+            let mut ids_left = &mut ids[..];
+            let mut distances_left = distances.as_deref_mut().unwrap_or_default();
+            Landing::run(session.pool.threads(), |landing| {
+                self.batches(ends, &mut |batch, stage| {
+                    let len = (ends[batch.rows.end] - batch.base) as usize;
+                    let check = || session.check_cancelled();
+                    let to = take(&mut ids_left, len);
+                    landing.send(stage, &batch.ids, to, chunk, Destination::Ids, check)?;
+                    if let Some(from) = &batch.distances {
+                        let to = take(&mut distances_left, len);
+                        landing.send(stage, from, to, chunk, Destination::Distances, check)?;
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+            })?
+        };
+        if self.request.sorted {
+            session.pool.install(|| sort_long_rows(ends, ids, distances));
+        }
+        session.record(|stats| {
+            stats.bytes_out += bytes;
+            stats.delivery_seconds += began.elapsed().as_secs_f64();
+        });
+        Ok(session.told(self.counters.work(&self.stage, Some(total(ends)))?))
     }
 }
 
@@ -123,40 +220,9 @@ impl<T: Scalar> LaidOut<T> for Found<'_, T> {
         self: Box<Self>,
         ends: &[u64],
         ids: &mut [u32],
-        mut distances: Option<&mut [T]>,
-    ) -> Result<Work> {
-        let join = self.join;
-        join.enter(Phase::Joining);
-        let began = Instant::now();
-        let chunk = join.chunk(total(ends) * self.pair_bytes());
-        let driver = &*join.setup.device.driver;
-        let pool = join.setup.pool;
-        let bytes = {
-            // Batches come in the order of the rows: what is left of both arrays.
-            let mut ids_left = &mut ids[..];
-            let mut distances_left = distances.as_deref_mut().unwrap_or_default();
-            Landing::run(driver, pool.threads(), |landing| {
-                self.batches(ends, &mut |batch, stream| {
-                    let len = (ends[batch.rows.end] - batch.base) as usize;
-                    let check = || join.check_cancelled();
-                    let (at, to) = (batch.ids.address(), take(&mut ids_left, len));
-                    landing.send(stream, at, to, chunk, Piece::Ids, check)?;
-                    if let Some(distances) = &batch.distances {
-                        let (at, to) = (distances.address(), take(&mut distances_left, len));
-                        landing.send(stream, at, to, chunk, Piece::Distances, check)?;
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })
-            })?
-        };
-        if self.request.sorted {
-            pool.install(|| sort_long_rows(ends, ids, distances));
-        }
-        join.record(|stats| {
-            stats.bytes_out += bytes;
-            stats.delivery_seconds += began.elapsed().as_secs_f64();
-        });
-        join.work(&self.stage, &self.counters, Some(total(ends)))
+        distances: Option<&mut [T]>,
+    ) -> crate::error::Result<Work> {
+        Ok(self.write_all(ends, ids, distances)?)
     }
 }
 

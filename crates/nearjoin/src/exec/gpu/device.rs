@@ -1,16 +1,30 @@
-//! A device as the engine uses it: arrays that are given back, launches by name, small reads.
+//! A device as the engine uses it: arrays that are given back, launches by name, copies of arrays.
+//!
+//! This is the one place that calls what a [`Driver`] takes addresses for. Why that is sound:
+//!
+//! - addresses are those of [`Array`]s, and a piece of one is checked to lie within it;
+//! - memory outlives the work on it, because a [`Stage`] holds on to all memory that its work was
+//!   given until it has waited for its stream;
+//! - what a kernel is told is put together in this folder, from arrays as long as the kernel's
+//!   source asks for; tests run the same sources with every access checked.
+
+#![allow(unsafe_code)]
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
+use core::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use nearjoin_kernels::Module;
 
-use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result};
+use super::driver::{Args, Driver, HostMemory, Kernel, Result, Transfer};
+use crate::plan::GpuFacts;
 
 /// Threads of a block, of every kernel but those that say otherwise.
 pub(super) const THREADS: u32 = 256;
+/// Bytes of the smallest piece of host memory.
+const LEAST: usize = 1 << 16;
 
 /// A device that is open.
 #[derive(Clone, Debug)]
@@ -35,11 +49,32 @@ struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.driver.release(self.address, self.bytes);
+        // SAFETY: nobody else gives it back; the stages that have given work on it hold on to it
+        // until that is done, and nobody can give more.
+        unsafe { self.driver.release(self.address, self.bytes) };
+    }
+}
+
+/// A part of an array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'a> {
+    memory: &'a Arc<Memory>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Piece<'_> {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn address(&self) -> u64 {
+        self.memory.address + self.start as u64
     }
 }
 
 impl<T> Array<T> {
+    /// Where it lies, for the arguments of kernels.
     pub(super) fn address(&self) -> u64 {
         self.memory.address
     }
@@ -51,16 +86,24 @@ impl<T> Array<T> {
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes
     }
+
+    /// Some of its elements.
+    pub(super) fn piece(&self, elements: Range<usize>) -> Piece<'_> {
+        assert!(elements.start <= elements.end && elements.end <= self.len, "{elements:?}");
+        let size = size_of::<T>();
+        let (start, bytes) = (elements.start * size, elements.len() * size);
+        Piece { memory: &self.memory, start, bytes }
+    }
 }
 
 /// A stream, and the memory that its work may still use.
 ///
-/// Arrays may be dropped while work on them is under way: the stage that they come from
-/// holds on to their memory until [`Stage::finish`] has waited for the stream.
+/// Arrays may be dropped while work on them is under way: the stage holds on to their memory
+/// until [`Stage::finish`] has waited for the stream.
 #[derive(Debug)]
 pub(super) struct Stage {
-    pub(super) driver: Arc<dyn Driver>,
-    pub(super) stream: usize,
+    driver: Arc<dyn Driver>,
+    stream: usize,
     held: RefCell<Vec<Arc<Memory>>>,
 }
 
@@ -69,13 +112,25 @@ impl Device {
         Device { driver }
     }
 
-    pub(crate) fn properties(&self) -> &Properties {
-        self.driver.properties()
+    /// What a plan asks of it.
+    pub(crate) fn facts(&self) -> crate::error::Result<GpuFacts> {
+        let properties = self.driver.properties();
+        Ok(GpuFacts {
+            name: properties.name.clone(),
+            memory: properties.memory,
+            free: self.driver.free_memory()?,
+            multiprocessors: properties.multiprocessors,
+        })
     }
 
-    /// Bytes of memory that are free.
-    pub(crate) fn free_memory(&self) -> Result<u64> {
-        self.driver.free_memory()
+    /// Host memory for so many bytes.
+    pub(super) fn pin(&self, bytes: usize) -> Result<Box<dyn HostMemory>> {
+        self.driver.pin(bytes)
+    }
+
+    /// Bytes of host memory that are pinned already.
+    pub(super) fn kept_host_memory(&self) -> u64 {
+        self.driver.kept_host_memory()
     }
 
     pub(super) fn stage(&self, stream: usize) -> Stage {
@@ -95,9 +150,22 @@ impl Drop for Stage {
 impl Stage {
     /// Waits for all work, and lets go of memory that nobody else holds.
     pub(super) fn finish(&self) -> Result<()> {
-        self.driver.synchronize(self.stream)?;
+        self.wait()?;
         self.held.borrow_mut().clear();
         Ok(())
+    }
+
+    /// Waits for all work. It ends: a device does what it was given or says that it is lost.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.driver.synchronize(self.stream)
+    }
+
+    /// Holds on to memory that work is given.
+    fn hold(&self, memory: &Arc<Memory>) {
+        let mut held = self.held.borrow_mut();
+        if held.last().is_none_or(|last| !Arc::ptr_eq(last, memory)) {
+            held.push(memory.clone());
+        }
     }
 
     /// An array with anything in it.
@@ -105,7 +173,7 @@ impl Stage {
         let bytes = len * size_of::<T>();
         let address = self.driver.allocate(bytes)?;
         let memory = Arc::new(Memory { driver: self.driver.clone(), address, bytes });
-        self.held.borrow_mut().push(memory.clone());
+        self.hold(&memory);
         Ok(Array { memory, len, elements: PhantomData })
     }
 
@@ -116,14 +184,17 @@ impl Stage {
 
     /// An array of which all bits are zero.
     pub(super) fn zeroed<T>(&self, len: usize) -> Result<Array<T>> {
+        const { assert!(size_of::<T>().is_multiple_of(4)) };
         let array = self.array(len)?;
-        self.zero(&array)?;
+        self.fill(array.piece(0..len), 0)?;
         Ok(array)
     }
 
-    pub(super) fn zero<T>(&self, array: &Array<T>) -> Result<()> {
-        const { assert!(size_of::<T>().is_multiple_of(4)) };
-        self.driver.fill(self.stream, array.address(), 0, array.bytes() / 4)
+    /// Sets every word of a piece.
+    pub(super) fn fill(&self, piece: Piece<'_>, word: u32) -> Result<()> {
+        self.hold(piece.memory);
+        // SAFETY: the piece lies within memory that the stage holds.
+        unsafe { self.driver.fill(self.stream, piece.address(), word, piece.bytes / 4) }
     }
 
     /// A copy of a few values.
@@ -134,24 +205,53 @@ impl Stage {
         }
         let mut host = self.driver.pin(array.bytes())?;
         host.bytes_mut()[..array.bytes()].copy_from_slice(bytemuck::cast_slice(values));
-        self.driver.copy_in(self.stream, host, array.address(), array.bytes())?.wait()?;
+        self.copy_in(host, array.piece(0..values.len()))?.wait()?;
         Ok(array)
     }
 
-    /// Waits for the stream, and reads the first values of an array.
-    pub(super) fn read<T: Pod>(&self, array: &Array<T>, len: usize) -> Result<Vec<T>> {
-        self.read_at(array.address(), len.min(array.len()))
+    /// Sends the beginning of host memory to a piece of the device's.
+    pub(super) fn copy_in(
+        &self,
+        from: Box<dyn HostMemory>,
+        to: Piece<'_>,
+    ) -> Result<Box<dyn Transfer>> {
+        self.hold(to.memory);
+        self.copier().copy_in(from, to)
     }
 
-    /// Waits for the stream, and reads values from an address on.
-    pub(super) fn read_at<T: Pod>(&self, address: u64, len: usize) -> Result<Vec<T>> {
-        let bytes = len * size_of::<T>();
-        if bytes == 0 {
+    /// What sends pieces to the device from many threads at once. The stage that it comes from
+    /// holds their arrays.
+    pub(super) fn copier(&self) -> Copier<'_> {
+        Copier { driver: &*self.driver, stream: self.stream }
+    }
+
+    /// Sends a piece of the device's memory to the beginning of host memory, which is as large or
+    /// larger.
+    pub(super) fn copy_out(&self, from: Piece<'_>) -> Result<Box<dyn Transfer>> {
+        // Few different sizes, so that they are used again.
+        let host = self.driver.pin(from.bytes.next_power_of_two().max(LEAST))?;
+        self.copy_out_to(from, host)
+    }
+
+    /// The same, to this memory.
+    pub(super) fn copy_out_to(
+        &self,
+        from: Piece<'_>,
+        to: Box<dyn HostMemory>,
+    ) -> Result<Box<dyn Transfer>> {
+        self.hold(from.memory);
+        // SAFETY: the piece lies within memory that the stage holds.
+        unsafe { self.driver.copy_out(self.stream, from.address(), to, from.bytes) }
+    }
+
+    /// Waits for the stream, and reads a piece of an array.
+    pub(super) fn read<T: Pod>(&self, array: &Array<T>, of: Range<usize>) -> Result<Vec<T>> {
+        let piece = array.piece(of);
+        if piece.bytes == 0 {
             return Ok(Vec::new());
         }
-        let host = self.driver.pin(bytes)?;
-        let host = self.driver.copy_out(self.stream, address, host, bytes)?.wait()?;
-        Ok(values(&*host, 0, bytes).to_vec())
+        let host = self.copy_out_to(piece, self.driver.pin(piece.bytes)?)?.wait()?;
+        Ok(values(&*host, 0, piece.bytes).to_vec())
     }
 
     /// Runs a kernel with at least `threads` threads.
@@ -163,6 +263,11 @@ impl Stage {
         args: Args,
     ) -> Result<()> {
         self.launch_blocks(module, name, threads.div_ceil(u64::from(THREADS)), THREADS, args)
+    }
+
+    /// Threads that the device runs at once.
+    pub(super) fn resident_threads(&self) -> u64 {
+        u64::from(self.driver.properties().multiprocessors) * 2048
     }
 
     /// Runs a kernel over blocks.
@@ -180,7 +285,33 @@ impl Stage {
         if blocks == 0 {
             return Ok(());
         }
-        self.driver.launch(self.stream, Kernel { module, name }, blocks, threads, &args)
+        let kernel = Kernel { module, name };
+        // SAFETY: see the top of this file.
+        unsafe { self.driver.launch(self.stream, kernel, blocks, threads, &args) }
+    }
+}
+
+/// Sends host memory to a device, from any thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copier<'a> {
+    driver: &'a dyn Driver,
+    stream: usize,
+}
+
+impl Copier<'_> {
+    pub(super) fn pin(&self, bytes: usize) -> Result<Box<dyn HostMemory>> {
+        self.driver.pin(bytes)
+    }
+
+    /// Sends the beginning of host memory to a piece of an array of the stage.
+    pub(super) fn copy_in(
+        &self,
+        from: Box<dyn HostMemory>,
+        to: Piece<'_>,
+    ) -> Result<Box<dyn Transfer>> {
+        // SAFETY: the piece lies within an array of the stage, which holds it until it has waited
+        // for the stream.
+        unsafe { self.driver.copy_in(self.stream, from, to.address(), to.bytes) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What stands in for the CUDA driver where nearjoin is built without it.
 
+#![allow(unsafe_code)]
+
 use std::sync::Arc;
 
 use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, Transfer};
@@ -25,7 +27,7 @@ impl Driver for Disabled {
         match *self {}
     }
 
-    fn release(&self, _: u64, _: usize) {
+    unsafe fn release(&self, _: u64, _: usize) {
         match *self {}
     }
 
@@ -33,7 +35,7 @@ impl Driver for Disabled {
         match *self {}
     }
 
-    fn copy_in(
+    unsafe fn copy_in(
         &self,
         _: usize,
         _: Box<dyn HostMemory>,
@@ -43,7 +45,7 @@ impl Driver for Disabled {
         match *self {}
     }
 
-    fn copy_out(
+    unsafe fn copy_out(
         &self,
         _: usize,
         _: u64,
@@ -53,11 +55,11 @@ impl Driver for Disabled {
         match *self {}
     }
 
-    fn fill(&self, _: usize, _: u64, _: u32, _: usize) -> Result<()> {
+    unsafe fn fill(&self, _: usize, _: u64, _: u32, _: usize) -> Result<()> {
         match *self {}
     }
 
-    fn launch(&self, _: usize, _: Kernel, _: u32, _: u32, _: &Args) -> Result<()> {
+    unsafe fn launch(&self, _: usize, _: Kernel, _: u32, _: u32, _: &Args) -> Result<()> {
         match *self {}
     }
 

@@ -9,6 +9,12 @@
 //! Device memory is named by its address and never seen by the host; what crosses over goes
 //! through *host memory* of the driver's own, which a copy takes by value and gives back
 //! when it is complete. So nobody can look at memory that the device may still write.
+//!
+//! An address is trusted: a device writes wherever it is told. So what takes one is `unsafe`, and
+//! [`Stage`](super::device::Stage) alone calls it, with addresses of its own arrays.
+
+// What takes an address is declared unsafe here; nothing unsafe is done.
+#![allow(unsafe_code)]
 
 use core::fmt;
 
@@ -82,9 +88,12 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// Device memory, aligned to 256 bytes, with anything in it. Waits for no stream.
     fn allocate(&self, bytes: usize) -> Result<u64>;
 
-    /// Gives device memory back. The driver may keep it for the next request. No work on it
-    /// may be under way or be submitted after.
-    fn release(&self, address: u64, bytes: usize);
+    /// Gives device memory back. The driver may keep it for the next request.
+    ///
+    /// # Safety
+    /// The memory is what [`allocate`](Driver::allocate) gave out for as many bytes, and no work on
+    /// it is under way or will be submitted.
+    unsafe fn release(&self, address: u64, bytes: usize);
 
     /// Host memory that the device can copy from and to. It goes back to the driver, which
     /// may keep it for the next request, when it is dropped.
@@ -96,7 +105,10 @@ pub trait Driver: fmt::Debug + Send + Sync {
     }
 
     /// Copies the first `bytes` of host memory to the device.
-    fn copy_in(
+    ///
+    /// # Safety
+    /// So many bytes from the address on are allocated, until the work is done.
+    unsafe fn copy_in(
         &self,
         stream: usize,
         from: Box<dyn HostMemory>,
@@ -105,7 +117,10 @@ pub trait Driver: fmt::Debug + Send + Sync {
     ) -> Result<Box<dyn Transfer>>;
 
     /// Copies `bytes` of the device to the beginning of host memory.
-    fn copy_out(
+    ///
+    /// # Safety
+    /// As for [`copy_in`](Driver::copy_in).
+    unsafe fn copy_out(
         &self,
         stream: usize,
         from: u64,
@@ -114,11 +129,18 @@ pub trait Driver: fmt::Debug + Send + Sync {
     ) -> Result<Box<dyn Transfer>>;
 
     /// Sets words of device memory.
-    fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`copy_in`](Driver::copy_in).
+    unsafe fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()>;
 
     /// Runs a kernel of a module over `blocks` blocks of `threads` threads. A module is
     /// loaded when it is first asked for, which may take a while.
-    fn launch(
+    ///
+    /// # Safety
+    /// The arguments are those of the kernel, and the memory that it reads and writes by them is
+    /// allocated until the work is done.
+    unsafe fn launch(
         &self,
         stream: usize,
         kernel: Kernel,

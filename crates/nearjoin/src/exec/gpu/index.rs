@@ -9,6 +9,7 @@ use super::job::{self, Finder, MAX_AXES, Side};
 use super::sort::{Key, Sorted, running_sums, sort_by_key};
 use super::upload;
 use crate::index::{directory, grid};
+use crate::plan::Detail;
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -21,21 +22,32 @@ const DENSE_PER_POINT: u128 = 8;
 const FINE: u32 = 12;
 
 /// What the index will be.
-#[derive(Clone, Debug)]
-pub(crate) enum Shape {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape<'a> {
     Brute,
-    Directory(directory::Shape),
-    Grid(grid::Shape),
+    Directory(&'a directory::Shape),
+    Grid(&'a grid::Shape),
+}
+
+impl<'a> Shape<'a> {
+    /// What a plan has decided: it knows what a device has no index for.
+    pub(super) fn of(detail: &'a Detail) -> Self {
+        match detail {
+            Detail::Directory(shape) => Shape::Directory(shape),
+            Detail::Grid(shape) => Shape::Grid(shape),
+            _ => Shape::Brute,
+        }
+    }
 }
 
 /// How points are laid out for the join.
-#[derive(Clone, Debug)]
-pub(super) struct Making {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Making<'a> {
     /// Where narrow points are relative to, if there are any.
-    pub(super) origin: Option<Vec<f64>>,
+    pub(super) origin: Option<&'a [f64]>,
     /// Numbers of the rows in the answer: others than those of the input where only a part of
     /// it is here.
-    pub(super) ids: Option<Vec<u32>>,
+    pub(super) ids: Option<&'a [u32]>,
     /// Whether every 32 points have a box.
     pub(super) boxes: bool,
 }
@@ -70,10 +82,15 @@ impl<T> Ordered<T> {
     pub(super) fn side(&self) -> Side {
         Side {
             points: self.points.address(),
-            ids: self.ids.as_ref().unwrap_or(&self.rows).address(),
+            ids: self.ids().address(),
             len: self.len,
             narrow: self.narrow.as_ref().map_or(0, Array::address),
         }
+    }
+
+    /// The rows of the whole input, in index order.
+    pub(super) fn ids(&self) -> &Array<u32> {
+        self.ids.as_ref().unwrap_or(&self.rows)
     }
 
     /// The rows of the answer, in index order.
@@ -133,13 +150,13 @@ impl<T> Table<T> {
 pub(super) struct Builder<'a, T> {
     pub(super) stage: &'a Stage,
     pub(super) points: Points<'a, T>,
-    pub(super) making: Making,
+    pub(super) making: Making<'a>,
 }
 
 impl<T: Scalar> Builder<'_, T> {
     /// Copies the points to the device and puts them in the order of the index. The table is
     /// that of these points.
-    pub(super) fn build(self, shape: &Shape) -> Result<(Ordered<T>, Table<T>)> {
+    pub(super) fn build(self, shape: &Shape<'_>) -> Result<(Ordered<T>, Table<T>)> {
         let raw = upload::points(self.stage, self.points)?;
         let (order, table) = match shape {
             Shape::Brute => (self.identity()?, Table::None),
@@ -252,8 +269,8 @@ impl<T: Scalar> Builder<'_, T> {
         running_sums::<u32>(self.stage, ranks.address(), len, ranks.address())?;
         let cells = self.stage.array::<u64>(len + 1)?;
         let starts = self.stage.array::<u32>(len + 1)?;
-        self.stage.driver.fill(self.stage.stream, cells.address(), u32::MAX, 2 * (len + 1))?;
-        self.stage.driver.fill(self.stage.stream, starts.address(), len as u32, len + 1)?;
+        self.stage.fill(cells.piece(0..len + 1), u32::MAX)?;
+        self.stage.fill(starts.piece(0..len + 1), len as u32)?;
         let args = args().u64(ranks.address()).u64(cells.address()).u64(starts.address());
         self.launch(cell_list, len, args)?;
         let axes = shape.axes.clone();
@@ -329,7 +346,7 @@ impl<T: Scalar> Builder<'_, T> {
         self.launch(kernel, len * stride, args)?;
         let narrow = match &self.making.origin {
             Some(origin) if specialised => {
-                let origin = self.stage.copy_of(origin)?;
+                let origin = self.stage.copy_of::<f64>(origin)?;
                 let narrow = self.stage.array::<f32>(len * stride)?;
                 let args = self.args(raw).u32(stride as u32).u64(order.address());
                 let args = args.u64(origin.address()).u64(narrow.address());

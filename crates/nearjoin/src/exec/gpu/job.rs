@@ -7,16 +7,18 @@ pub(super) const MAX_AXES: usize = 6;
 const MAX_LEVELS: usize = 8;
 
 /// How candidates are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Finder {
+    #[default]
     Brute = 0,
     Directory = 1,
     Grid = 2,
 }
 
 /// Which of them are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pattern {
+    #[default]
     Each = 0,
     Linear = 1,
     Unicomp = 2,
@@ -24,7 +26,7 @@ pub(super) enum Pattern {
 }
 
 /// Addresses, numbers and shapes, each a word. Addresses may be 0 where `join.cuh` says so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Job {
     pub(super) left: Side,
     pub(super) left_rows: u64,

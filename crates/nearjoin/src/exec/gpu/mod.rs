@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-pub(crate) mod batches;
 mod delivery;
 pub(crate) mod device;
 pub mod driver;
 pub(crate) mod epsilon;
-pub(crate) mod index;
+mod index;
 mod job;
-pub(crate) mod partition;
+mod launch;
 mod ring;
 mod rows;
+mod sample;
+mod session;
+mod slabs;
 mod sort;
-pub(crate) mod tuning;
 mod upload;
 
 #[cfg(feature = "cuda")]

@@ -5,22 +5,16 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use rayon::prelude::*;
 
-use super::device::{Stage, values};
-use super::driver::{Driver, Fault, HostMemory, Result, Transfer};
+use super::device::{Array, Piece, Stage, values};
+use super::driver::{Fault, HostMemory, Transfer};
+use super::session::Result;
 use crate::exec::pool::Pool;
 use crate::memory::copy_around_cache;
+use crate::plan::batches::DEPTH;
 use crate::scalar::Scalar;
 
-/// Copies that wait for the bus at the most. One lands, one is on the bus, and two make sure
-/// that there is always a next one.
-pub(super) const DEPTH: usize = 4;
-
-/// Bytes of the smallest buffer.
-const LEAST: usize = 1 << 16;
-
 /// Copies under way, each with what it is.
-pub(super) struct Ring<'a, Tag> {
-    driver: &'a dyn Driver,
+pub(super) struct Ring<Tag> {
     flying: VecDeque<(Vec<Box<dyn Transfer>>, Tag)>,
     pub(super) bytes: u64,
 }
@@ -28,91 +22,74 @@ pub(super) struct Ring<'a, Tag> {
 /// What has landed: one piece of host memory for each array, with its bytes.
 pub(super) type Landed = Vec<Box<dyn HostMemory>>;
 
-impl<'a, Tag> Ring<'a, Tag> {
-    pub(super) fn new(driver: &'a dyn Driver) -> Self {
-        Ring { driver, flying: VecDeque::new(), bytes: 0 }
+impl<Tag> Ring<Tag> {
+    pub(super) fn new() -> Self {
+        Ring { flying: VecDeque::new(), bytes: 0 }
     }
 
-    /// Sends pieces of arrays, (address, bytes) each, off together. What this makes too many is
-    /// landed first, the oldest.
-    pub(super) fn send<E: From<Fault>>(
+    /// Sends pieces of arrays off together. What this makes too many is landed first, the oldest.
+    pub(super) fn send(
         &mut self,
-        stream: usize,
-        pieces: &[(u64, usize)],
+        stage: &Stage,
+        pieces: &[Piece<'_>],
         tag: Tag,
-        land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
-    ) -> core::result::Result<(), E> {
+        land: &mut impl FnMut(Tag, Landed) -> Result<()>,
+    ) -> Result<()> {
         while self.flying.len() >= DEPTH {
             self.land_one(land)?;
         }
         let mut transfers = Vec::with_capacity(pieces.len());
-        for &(address, bytes) in pieces {
-            transfers.push(copy_out(self.driver, stream, address, bytes)?);
-            self.bytes += bytes as u64;
+        for piece in pieces {
+            transfers.push(stage.copy_out(*piece)?);
+            self.bytes += piece.bytes() as u64;
         }
         self.flying.push_back((transfers, tag));
         Ok(())
     }
 
     /// Lands all that is under way.
-    pub(super) fn drain<E: From<Fault>>(
-        &mut self,
-        land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
-    ) -> core::result::Result<(), E> {
+    pub(super) fn drain(&mut self, land: &mut impl FnMut(Tag, Landed) -> Result<()>) -> Result<()> {
         while !self.flying.is_empty() {
             self.land_one(land)?;
         }
         Ok(())
     }
 
-    fn land_one<E: From<Fault>>(
-        &mut self,
-        land: &mut impl FnMut(Tag, Landed) -> core::result::Result<(), E>,
-    ) -> core::result::Result<(), E> {
+    fn land_one(&mut self, land: &mut impl FnMut(Tag, Landed) -> Result<()>) -> Result<()> {
         let Some((transfers, tag)) = self.flying.pop_front() else { return Ok(()) };
-        let landed: Result<Landed> =
+        // Waits for the device alone, which does its work or says that it is lost.
+        let landed: core::result::Result<Landed, Fault> =
             transfers.into_iter().map(|transfer| transfer.wait()).collect();
         land(tag, landed?)
     }
 }
 
-/// Copies memory of the device to a buffer of the host.
-fn copy_out(
-    driver: &dyn Driver,
-    stream: usize,
-    address: u64,
-    bytes: usize,
-) -> Result<Box<dyn Transfer>> {
-    // Few different sizes, so that buffers are used again.
-    let host = driver.pin(bytes.next_power_of_two().max(LEAST))?;
-    driver.copy_out(stream, address, host, bytes)
-}
-
-/// Brings numbers of the device to the host, `chunk` bytes at a time, and calls `take` with
-/// pieces of them, each with its place, on all threads of the pool. Gives the bytes moved.
+/// Brings the first `len` numbers of an array to the host, `chunk` bytes at a time, and calls
+/// `take` with pieces of them, each with its place, on all threads of the pool. Gives the bytes
+/// moved.
 pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     stage: &Stage,
     pool: &Pool,
     chunk: usize,
-    address: u64,
+    array: &Array<V>,
     len: usize,
     take: impl Fn(usize, &[V]) + Sync,
-) -> crate::error::Result<u64> {
+) -> Result<u64> {
     /// Bytes that a thread takes at a time.
     const PIECE: usize = 1 << 19;
     let size = size_of::<V>();
     let (chunk, piece) = ((chunk / size).max(1), PIECE / size);
-    let mut ring = Ring::new(&*stage.driver);
-    let mut place = |start: usize, landed: Landed| -> crate::error::Result<()> {
+    let mut ring = Ring::new();
+    let mut place = |start: usize, landed: Landed| {
         let from = values::<V>(&*landed[0], 0, chunk.min(len - start) * size);
         let take = |(number, piece_of): (usize, &[V])| take(start + number * piece, piece_of);
+        // Threads of the pool copy and never wait.
         pool.install(|| from.par_chunks(piece).enumerate().for_each(take));
         Ok(())
     };
     for start in (0..len).step_by(chunk) {
-        let bytes = chunk.min(len - start) * size;
-        let piece = (address + (start * size) as u64, bytes);
-        ring.send(stage.stream, &[piece], start, &mut place)?;
+        let of = array.piece(start..len.min(start + chunk));
+        ring.send(stage, &[of], start, &mut place)?;
     }
     ring.drain(&mut place)?;
     Ok(ring.bytes)
@@ -126,15 +103,14 @@ const LANDING: usize = 8;
 /// A thread that waits for a copy and then moves it is all that the bus needs to be kept busy:
 /// sharing each piece between threads would cost more than it saves.
 pub(super) struct Landing<'scope, T> {
-    driver: &'scope dyn Driver,
     send: mpsc::SyncSender<Sent<'scope, T>>,
     bytes: u64,
 }
 
-type Sent<'a, T> = (Box<dyn Transfer>, Piece<'a, T>);
+type Sent<'a, T> = (Box<dyn Transfer>, Destination<'a, T>);
 
 /// Where a piece belongs.
-pub(super) enum Piece<'a, T> {
+pub(super) enum Destination<'a, T> {
     Ids(&'a mut [u32]),
     Distances(&'a mut [T]),
 }
@@ -143,10 +119,9 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
     /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them.
     /// Gives the bytes moved.
     pub(super) fn run(
-        driver: &'scope dyn Driver,
         threads: usize,
-        work: impl FnOnce(&mut Landing<'scope, T>) -> crate::error::Result<()>,
-    ) -> crate::error::Result<u64> {
+        work: impl FnOnce(&mut Landing<'scope, T>) -> Result<()>,
+    ) -> Result<u64> {
         let (send, receive) = mpsc::sync_channel(DEPTH);
         // The threads alone hold the receiver. When the last of them has ended, with an error or
         // a panic, the channel closes: `send` then fails, and never waits for room that nobody
@@ -156,9 +131,10 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
             let spawn = |receive: Arc<_>| scope.spawn(move || land_pieces::<T>(&receive));
             let receivers = std::iter::repeat_n(receive, threads.clamp(1, LANDING));
             let threads: Vec<_> = receivers.map(spawn).collect();
-            let mut landing = Landing { driver, send, bytes: 0 };
+            let mut landing = Landing { send, bytes: 0 };
             let done = work(&mut landing);
             let bytes = landing.bytes;
+            // Closes the channel from this side, so that the threads end and can be joined.
             drop(landing);
             let mut landed = Ok(());
             for thread in threads {
@@ -173,41 +149,46 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         })
     }
 
-    /// Sends an array of the device off, in pieces of about `chunk` bytes, to where it belongs.
-    /// `check` is asked after each whether to go on.
+    /// Sends the first elements of an array off, in pieces of about `chunk` bytes, to where they
+    /// belong. `check` is asked after each whether to go on.
     pub(super) fn send<V>(
         &mut self,
-        stream: usize,
-        mut address: u64,
+        stage: &Stage,
+        array: &Array<V>,
         to: &'scope mut [V],
         chunk: usize,
-        piece: impl Fn(&'scope mut [V]) -> Piece<'scope, T>,
-        check: impl Fn() -> crate::error::Result<()>,
-    ) -> crate::error::Result<()> {
+        destination: impl Fn(&'scope mut [V]) -> Destination<'scope, T>,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let mut start = 0;
         for to in to.chunks_mut((chunk / size_of::<V>()).max(1)) {
-            let bytes = size_of_val(to);
-            let transfer = copy_out(self.driver, stream, address, bytes)?;
+            let piece = array.piece(start..start + to.len());
+            start += to.len();
+            self.bytes += piece.bytes() as u64;
+            let transfer = stage.copy_out(piece)?;
             let gone = |_| Fault::Failed { reason: "a result did not land".into() };
-            self.send.send((transfer, piece(to))).map_err(gone)?;
-            (self.bytes, address) = (self.bytes + bytes as u64, address + bytes as u64);
+            // Waits for a thread that lands pieces, and fails when there is none: see above.
+            self.send.send((transfer, destination(to))).map_err(gone)?;
             check()?;
         }
         Ok(())
     }
 }
 
-fn land_pieces<T: Scalar>(receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>) -> Result<()> {
+fn land_pieces<T: Scalar>(
+    receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>,
+) -> core::result::Result<(), Fault> {
     loop {
         // Waits until there is a piece, or the sender is dropped, which `Landing::run` does
         // before it joins the threads. Whoever waits for the lock waits for the same.
         let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
-        let Ok((transfer, piece)) = next else { return Ok(()) };
+        let Ok((transfer, destination)) = next else { return Ok(()) };
         let host = transfer.wait()?;
-        match piece {
-            Piece::Ids(ids) => {
+        match destination {
+            Destination::Ids(ids) => {
                 copy_around_cache(ids, values(&*host, 0, size_of_val(ids)));
             }
-            Piece::Distances(distances) => {
+            Destination::Distances(distances) => {
                 let bytes = size_of_val(distances);
                 copy_around_cache(distances, T::from_bytes(&host.bytes()[..bytes]));
             }

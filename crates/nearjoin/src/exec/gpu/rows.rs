@@ -19,16 +19,16 @@ use std::collections::VecDeque;
 
 use nearjoin_kernels as kernels;
 
-use super::batches::{self, MARGIN};
 use super::device::{Array, Stage};
-use super::driver::{Args, Fault};
-use super::epsilon::{Counters, GpuJoin, Mode};
+use super::driver::Args;
 use super::job::Pattern;
+use super::launch::{Counters, GpuJoin, Mode};
+use super::session::Result;
 use super::sort::{running_sums, sort_by_key};
-use super::tuning::Gathering;
-use crate::error::{Error, Result};
-use crate::exec::{Emit, Request, Work};
+use crate::exec::Request;
 use crate::monitor::Phase;
+use crate::plan::Gathering;
+use crate::plan::batches::{self, MARGIN};
 use crate::scalar::Scalar;
 
 /// Streams that batches go through in turn, each with memory of its own.
@@ -50,20 +50,20 @@ pub(super) struct Found<'a, T> {
     /// The pairs, where they were listed.
     list: Option<List<T>>,
     /// The rows that are wanted; the others are empty.
-    rows: Range<usize>,
+    pub(super) rows: Range<usize>,
 }
 
 /// Pairs on the device.
-struct List<T> {
+pub(super) struct List<T> {
     pairs: Array<[u32; 2]>,
     distances: Option<Array<T>>,
-    len: u64,
+    pub(super) len: u64,
     /// Whether each stands for both of its directions.
     mirror: bool,
 }
 
-/// Gets a batch whose rows are being made in a stream, and submits their copies to it.
-pub(super) type Deliver<'a, T> = dyn FnMut(&Batch<T>, usize) -> Result<ControlFlow<()>> + 'a;
+/// Gets a batch whose rows are being made in a stage, and submits their copies to it.
+pub(super) type Deliver<'a, T> = dyn FnMut(&Batch<T>, &Stage) -> Result<ControlFlow<()>> + 'a;
 
 /// A part of the rows on the device.
 pub(super) struct Batch<T> {
@@ -75,11 +75,39 @@ pub(super) struct Batch<T> {
 }
 
 impl<T: Scalar> GpuJoin<'_, T> {
+    /// The neighbours of every row: `degrees` by row, on the device.
+    pub(super) fn count_rows(
+        &self,
+        stage: &Stage,
+        counters: &Counters,
+        once: bool,
+    ) -> Result<Array<u32>> {
+        let len = self.query_count();
+        let degrees = stage.zeroed::<u32>(len + 1)?;
+        let mut job = self.job();
+        counters.describe(&mut job);
+        job.degrees = degrees.address();
+        let mut mode = Mode::Count;
+        if once {
+            job.pattern = self.strictly_once();
+        } else if self.is_whole_self() && self.once() != Pattern::Each && self.session.how.mirrors()
+        {
+            job.pattern = self.once();
+            job.mirror = true;
+            mode = Mode::CountBoth;
+            if self.include_self {
+                stage.fill(degrees.piece(0..len), 1)?;
+            }
+        }
+        self.run(stage, mode, &job)?;
+        Ok(degrees)
+    }
+
     /// Counts all rows, or lists all pairs, and knows where each row begins.
     pub(super) fn find_rows(&self, request: Request) -> Result<Found<'_, T>> {
-        self.enter(Phase::Counting);
-        self.check_cancelled()?;
-        if self.setup.tuning.gathering == Gathering::Listed
+        self.session.enter(Phase::Counting);
+        self.session.check_cancelled()?;
+        if self.session.how.gathering == Gathering::Listed
             && let Some(found) = self.list_rows(request)?
         {
             return Ok(found);
@@ -87,29 +115,30 @@ impl<T: Scalar> GpuJoin<'_, T> {
         self.count_all_rows(request)
     }
 
-    fn count_all_rows(&self, request: Request) -> Result<Found<'_, T>> {
-        let stage = self.setup.device.stage(0);
+    pub(super) fn count_all_rows(&self, request: Request) -> Result<Found<'_, T>> {
+        let stage = self.session.stage(0);
         let counters = Counters::new(&stage)?;
         let degrees = self.count_rows(&stage, &counters, request.once)?;
         self.found(request, stage, counters, &degrees, None)
     }
 
     /// Lists all pairs at once; none if they do not fit the memory.
-    fn list_rows(&self, request: Request) -> Result<Option<Found<'_, T>>> {
+    pub(super) fn list_rows(&self, request: Request) -> Result<Option<Found<'_, T>>> {
         let expected = self.estimate_pairs()?;
-        let once = self.is_self() && (request.once || self.once() != Pattern::Each);
+        let once = self.is_whole_self() && (request.once || self.once() != Pattern::Each);
         let halved = if once { 0.5 } else { 1.0 };
         // A small sample may miss most of the pairs.
-        let mut capacity = (expected * halved * MARGIN) as u64 + 1024 + self.len() as u64 / 16;
-        capacity = (capacity as f64 * self.setup.tuning.estimate) as u64 + 1;
-        let stage = self.setup.device.stage(0);
+        let mut capacity =
+            (expected * halved * MARGIN) as u64 + 1024 + self.query_count() as u64 / 16;
+        capacity = (capacity as f64 * self.session.how.estimate) as u64 + 1;
+        let stage = self.session.stage(0);
         for _ in 0..2 {
-            if capacity.saturating_mul(self.list_bytes(request)) > self.setup.tuning.list_bytes {
+            if capacity.saturating_mul(self.list_bytes(request)) > self.session.how.list_bytes {
                 return Ok(None);
             }
             let counters = Counters::new(&stage)?;
             let list = match self.list(&stage, &counters, request, once, capacity, None) {
-                Err(Error::Device { .. }) if self.setup.tuning.list_bytes > LEAST => {
+                Err(stop) if stop.is_memory() && self.session.how.list_bytes > LEAST => {
                     return Ok(None);
                 }
                 list => list?,
@@ -117,7 +146,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
             if list.len > capacity {
                 // Now the length is known.
                 capacity = list.len;
-                self.record(|stats| stats.splits += 1);
+                self.session.record(|stats| stats.splits += 1);
                 continue;
             }
             let degrees = self.degrees_of(&stage, &list, once && !request.once)?;
@@ -126,7 +155,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         Ok(None)
     }
 
-    fn list_bytes(&self, request: Request) -> u64 {
+    pub(super) fn list_bytes(&self, request: Request) -> u64 {
         // The list, and the rows that it becomes.
         let value = if request.distances { size_of::<T>() as u64 } else { 0 };
         8 + value + 2 * (4 + value)
@@ -134,7 +163,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
 
     /// Appends the pairs of all rows, or of some queries, to a list that has room for
     /// `capacity`; its length says how many there are, in any case.
-    fn list(
+    pub(super) fn list(
         &self,
         stage: &Stage,
         counters: &Counters,
@@ -158,15 +187,21 @@ impl<T: Scalar> GpuJoin<'_, T> {
         job.capacity = capacity;
         self.run(stage, Mode::List, &job)?;
         let [_, _, len, _] = counters.read(stage)?;
-        self.record(|stats| stats.batches += 1);
+        self.session.record(|stats| stats.batches += 1);
         Ok(List { pairs, distances, len, mirror: once && !request.once })
     }
 
     /// The sizes of the rows of a list.
-    fn degrees_of(&self, stage: &Stage, list: &List<T>, with_self: bool) -> Result<Array<u32>> {
-        let degrees = stage.zeroed::<u32>(self.len() + 1)?;
-        if with_self && self.setup.include_self {
-            stage.driver.fill(stage.stream, degrees.address(), 1, self.len())?;
+    pub(super) fn degrees_of(
+        &self,
+        stage: &Stage,
+        list: &List<T>,
+        with_self: bool,
+    ) -> Result<Array<u32>> {
+        let len = self.query_count();
+        let degrees = stage.zeroed::<u32>(len + 1)?;
+        if with_self && self.include_self {
+            stage.fill(degrees.piece(0..len), 1)?;
         }
         let args = Args::new().u64(list.pairs.address()).u64(list.len);
         let args = args.u32(u32::from(list.mirror)).u64(degrees.address());
@@ -175,7 +210,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
     }
 
     /// Turns sizes of rows into offsets.
-    fn found(
+    pub(super) fn found(
         &self,
         request: Request,
         stage: Stage,
@@ -183,71 +218,23 @@ impl<T: Scalar> GpuJoin<'_, T> {
         degrees: &Array<u32>,
         list: Option<List<T>>,
     ) -> Result<Found<'_, T>> {
-        let offsets = stage.array::<u64>(self.len() + 1)?;
-        running_sums::<u64>(&stage, degrees.address(), self.len(), offsets.address())?;
-        let rows = 0..self.len();
+        let len = self.query_count();
+        let offsets = stage.array::<u64>(len + 1)?;
+        running_sums::<u64>(&stage, degrees.address(), len, offsets.address())?;
+        let rows = 0..len;
         Ok(Found { join: self, request, stage, counters, offsets, list, rows })
-    }
-
-    /// Hands out all rows, some at a time, on this thread.
-    pub(super) fn hand_out(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
-        self.enter(Phase::Counting);
-        self.check_cancelled()?;
-        if self.setup.tuning.gathering == Gathering::Counted {
-            return Ok(self.count_all_rows(request)?.hand_out(emit)?.0);
-        }
-        match self.list_rows(request)? {
-            Some(found) => Ok(found.hand_out(emit)?.0),
-            None => self.hand_out_lists(request, emit),
-        }
-    }
-
-    /// Lists the pairs of some rows after the other: of as many as are expected to have pairs
-    /// that fit. Where they do not, half as many rows are tried.
-    fn hand_out_lists(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
-        let most = (self.setup.tuning.list_bytes / self.list_bytes(request)).max(1);
-        let estimate = self.setup.tuning.estimate;
-        let expected = |(row, size): (usize, u64)| (row, (size as f64 * estimate) as u64);
-        let sampled: Vec<_> = self.sample_rows()?.into_iter().map(expected).collect();
-        let mut waiting = batches::by_sample(&sampled, self.len(), most);
-        waiting.reverse();
-        let mut total = Work::default();
-        while let Some(rows) = waiting.pop() {
-            self.check_cancelled()?;
-            let stage = self.setup.device.stage(0);
-            let counters = Counters::new(&stage)?;
-            let queries = self.queries_of(&stage, core::slice::from_ref(&rows))?;
-            let queries =
-                queries.as_ref().map(|all| (all.address() + 4 * rows.start as u64, rows.len()));
-            // One row must fit, if it can be had at all.
-            let room = if rows.len() == 1 { self.right_len() as u64 } else { most };
-            let list = match self.list(&stage, &counters, request, request.once, room, queries) {
-                Err(Error::Device { .. }) if rows.len() > 1 => None,
-                list => Some(list?).filter(|list| list.len <= room),
-            };
-            let Some(list) = list else {
-                let middle = rows.start + rows.len() / 2;
-                waiting.extend([middle..rows.end, rows.start..middle]);
-                self.record(|stats| stats.splits += 1);
-                continue;
-            };
-            let degrees = self.degrees_of(&stage, &list, false)?;
-            let mut found = self.found(request, stage, counters, &degrees, Some(list))?;
-            found.rows = rows;
-            let (work, flow) = found.hand_out(emit)?;
-            total += work;
-            if flow.is_break() {
-                break;
-            }
-        }
-        Ok(total)
     }
 
     /// The queries in the order of batches, and of the index within each; none where there is
     /// only one batch. Batches are ranges of rows and every row is a query, so those of rows
     /// a..b stand at a..b.
-    fn queries_of(&self, stage: &Stage, cuts: &[Range<usize>]) -> Result<Option<Array<u32>>> {
-        if cuts.len() == 1 && cuts[0].len() == self.len() {
+    pub(super) fn queries_of(
+        &self,
+        stage: &Stage,
+        cuts: &[Range<usize>],
+    ) -> Result<Option<Array<u32>>> {
+        let len = self.query_count();
+        if cuts.len() == 1 && cuts[0].len() == len {
             return Ok(None);
         }
         // Rows before the first batch, and behind the last, stand there too.
@@ -255,10 +242,10 @@ impl<T: Scalar> GpuJoin<'_, T> {
         ends.extend(cuts.first().map(|first| first.start as u32).filter(|&start| start > 0));
         ends.sort_unstable();
         let on_device = stage.copy_of(&ends)?;
-        let keys = stage.array::<u32>(self.len())?;
-        let args = Args::new().u64(self.job().left_rows).u64(self.len() as u64);
+        let keys = stage.array::<u32>(len)?;
+        let args = Args::new().u64(self.job().left_rows).u64(len as u64);
         let args = args.u64(on_device.address()).u32(ends.len() as u32).u64(keys.address());
-        stage.launch(kernels::rows(T::NAME), "query_batches", self.len() as u64, args)?;
+        stage.launch(kernels::rows(T::NAME), "query_batches", len as u64, args)?;
         let bits = u32::BITS - (ends.len() as u32).leading_zeros();
         Ok(Some(sort_by_key(stage, keys, None, bits)?.values))
     }
@@ -275,35 +262,38 @@ impl<T: Scalar> Found<'_, T> {
         let join = self.join;
         if self.list.is_some() {
             let batch = self.spread_list(total(ends) as usize)?;
-            return deliver(&batch, self.stage.stream).map(|_| ());
+            return deliver(&batch, &self.stage).map(|_| ());
         }
-        let mut bytes =
-            join.setup.tuning.batch_bytes(total(ends) * self.pair_bytes(), join.is_easy());
+        let mut bytes = join.session.how.batch_bytes(total(ends) * self.pair_bytes());
         // What has been delivered stays so: batches of another size begin behind it.
         let mut done = 0;
-        while done < join.len() {
+        while done < join.query_count() {
             match self.counted_batches(ends, bytes, &mut done, deliver) {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return Ok(()),
-                Err(Broken::Memory(_)) if bytes > LEAST => {
-                    bytes = (bytes / 2).max(LEAST);
-                    join.record(|stats| stats.splits += 1);
+                // What could not be delivered is lost, and not to be made again.
+                Ok(delivered) => {
+                    if delivered?.is_break() {
+                        return Ok(());
+                    }
                 }
-                Err(Broken::Memory(fault)) => return Err(fault.into()),
-                Err(Broken::Other(error)) => return Err(error),
+                Err(stop) if stop.is_memory() && bytes > LEAST => {
+                    bytes = (bytes / 2).max(LEAST);
+                    join.session.record(|stats| stats.splits += 1);
+                }
+                Err(stop) => return Err(stop),
             }
         }
         Ok(())
     }
 
-    /// Rows from `done` on, in batches of about `bytes`.
+    /// Rows from `done` on, in batches of about `bytes`. An error tells that they cannot be made;
+    /// the answer inside, whether they were delivered.
     fn counted_batches(
         &self,
         ends: &[u64],
         bytes: u64,
         done: &mut usize,
         deliver: &mut Deliver<'_, T>,
-    ) -> core::result::Result<ControlFlow<()>, Broken> {
+    ) -> Result<Result<ControlFlow<()>>> {
         let join = self.join;
         let first = *done;
         let mut cuts = batches::by_offsets(&ends[first..], bytes / self.pair_bytes());
@@ -312,19 +302,19 @@ impl<T: Scalar> Found<'_, T> {
         let largest = largest.unwrap_or(0) as usize;
         // The memory of a batch is used again by the third after it, in the same stream.
         let streams = STREAMS.min(cuts.len());
-        let stages: Vec<Stage> = (0..streams).map(|s| join.setup.device.stage(s)).collect();
+        let stages: Vec<Stage> = (0..streams).map(|s| join.session.stage(s)).collect();
         let mut memory = Vec::new();
         for stage in &stages {
             memory.push((stage.array(largest)?, stage.array_if(self.request.distances, largest)?));
         }
         let queries = join.queries_of(&self.stage, &cuts)?;
-        self.stage.driver.synchronize(self.stage.stream)?;
+        self.stage.wait()?;
         let fill = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
             let rows = cuts[number].clone();
             let base = ends[rows.start];
             let batch = Batch { rows, base, ids: memory.0, distances: memory.1 };
             self.fill(&stages[number % streams], &batch, queries.as_ref().map(Array::address))?;
-            Ok::<_, Error>(batch)
+            Result::Ok(batch)
         };
         let mut ahead = VecDeque::new();
         for (number, memory) in memory.into_iter().enumerate() {
@@ -332,18 +322,18 @@ impl<T: Scalar> Found<'_, T> {
         }
         for number in 0..cuts.len() {
             let Some(batch) = ahead.pop_front() else { break };
-            let flow = deliver(&batch, number % streams)?;
-            *done = batch.rows.end;
-            join.record(|stats| stats.batches += 1);
-            join.check_cancelled()?;
-            if flow.is_break() {
-                return Ok(flow);
+            let delivered = deliver(&batch, &stages[number % streams]);
+            if !matches!(delivered, Ok(ControlFlow::Continue(()))) {
+                return Ok(delivered);
             }
+            *done = batch.rows.end;
+            join.session.record(|stats| stats.batches += 1);
+            join.session.check_cancelled()?;
             if number + streams < cuts.len() {
                 ahead.push_back(fill(number + streams, (batch.ids, batch.distances))?);
             }
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(Ok(ControlFlow::Continue(())))
     }
 
     fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<u64>) -> Result<()> {
@@ -361,8 +351,8 @@ impl<T: Scalar> Found<'_, T> {
         job.base = batch.base;
         job.ids = batch.ids.address();
         job.distances = batch.distances.as_ref().map_or(0, Array::address);
-        let cursors = match join.setup.tuning.shares_rows() {
-            true => Some(stage.zeroed::<u32>(join.len())?),
+        let cursors = match join.session.how.shares_rows() {
+            true => Some(stage.zeroed::<u32>(join.query_count())?),
             false => None,
         };
         job.cursors = cursors.as_ref().map_or(0, Array::address);
@@ -377,17 +367,17 @@ impl<T: Scalar> Found<'_, T> {
         let distances = stage.array_if(self.request.distances, total)?;
         let batch = Batch { rows: self.rows.clone(), base: 0, ids, distances };
         let Some(list) = &self.list else { return Ok(batch) };
-        let cursors = stage.array::<u64>(join.len() + 1)?;
+        let cursors = stage.array::<u64>(join.query_count() + 1)?;
         let to = |args: Args| {
             let distances = batch.distances.as_ref().map_or(0, Array::address);
             args.u64(cursors.address()).u64(batch.ids.address()).u64(distances)
         };
         let module = kernels::rows(T::NAME);
-        let args = Args::new().u64(self.offsets.address()).u64(join.len() as u64);
-        stage.launch(module, "copy_u64", join.len() as u64, args.u64(cursors.address()))?;
-        if list.mirror && join.setup.include_self {
-            let args = to(Args::new().u64(join.len() as u64));
-            stage.launch(module, "self_rows", join.len() as u64, args)?;
+        let args = Args::new().u64(self.offsets.address()).u64(join.query_count() as u64);
+        stage.launch(module, "copy_u64", join.query_count() as u64, args.u64(cursors.address()))?;
+        if list.mirror && join.include_self {
+            let args = to(Args::new().u64(join.query_count() as u64));
+            stage.launch(module, "self_rows", join.query_count() as u64, args)?;
         }
         let values = list.distances.as_ref().map_or(0, Array::address);
         let args = Args::new().u64(list.pairs.address()).u64(values).u64(list.len);
@@ -414,25 +404,4 @@ impl<T: Scalar> Found<'_, T> {
 /// Elements of all rows.
 pub(super) fn total(ends: &[u64]) -> u64 {
     ends[ends.len() - 1]
-}
-
-/// Why batches came to an end.
-enum Broken {
-    Memory(Fault),
-    Other(Error),
-}
-
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Memory { .. } => Broken::Memory(fault),
-            fault => Broken::Other(fault.into()),
-        }
-    }
-}
-
-impl From<Error> for Broken {
-    fn from(error: Error) -> Self {
-        Broken::Other(error)
-    }
 }

@@ -16,27 +16,28 @@ const WINDOW: usize = 32;
 /// Copies points to the device.
 pub(super) fn points<T: Scalar>(stage: &Stage, points: Points<'_, T>) -> Result<Array<T>> {
     let array = stage.array::<T>(points.as_slice().len())?;
-    send(stage, T::as_bytes(points.as_slice()), array.address())?;
+    send(stage, T::as_bytes(points.as_slice()), &array)?;
     Ok(array)
 }
 
 /// Copies numbers to the device.
 pub(super) fn words(stage: &Stage, words: &[u32]) -> Result<Array<u32>> {
     let array = stage.array::<u32>(words.len())?;
-    send(stage, bytemuck::cast_slice(words), array.address())?;
+    send(stage, bytemuck::cast_slice(words), &array)?;
     Ok(array)
 }
 
-/// Copies bytes to the device, all threads of the pool at once.
-fn send(stage: &Stage, data: &[u8], address: u64) -> Result<()> {
-    let (driver, stream) = (&stage.driver, stage.stream);
+/// Copies the bytes of an array to the device, all threads of the pool at once.
+fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>) -> Result<()> {
+    let (copier, size) = (stage.copier(), size_of::<V>());
     let mut before: Vec<Box<dyn Transfer>> = Vec::new();
     for (number, window) in data.chunks(PIECE * WINDOW).enumerate() {
-        let start = address + (number * PIECE * WINDOW) as u64;
+        let first = number * WINDOW;
         let send = |(number, piece): (usize, &[u8])| {
-            let mut host = driver.pin(PIECE)?;
+            let mut host = copier.pin(PIECE)?;
             host.bytes_mut()[..piece.len()].copy_from_slice(piece);
-            driver.copy_in(stream, host, start + (number * PIECE) as u64, piece.len())
+            let start = (first + number) * PIECE / size;
+            copier.copy_in(host, to.piece(start..start + piece.len() / size))
         };
         let sent: Result<Vec<_>> = window.par_chunks(PIECE).enumerate().map(send).collect();
         for transfer in core::mem::replace(&mut before, sent?) {

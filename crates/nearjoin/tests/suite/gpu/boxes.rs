@@ -1,6 +1,7 @@
 //! Boxes of 32 candidates: skipped, taken and opened.
 
-use nearjoin::{GpuOptions, Knobs, Metric, PointsBuf, Scalar, Strategy};
+use nearjoin::gpu::{GpuOptions, Knobs};
+use nearjoin::{Metric, PointsBuf, Scalar, Strategy};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use nearjoin::gpu::{Calibration, Cooperation, GpuOptions, Knobs, Schedule};
 use nearjoin::sink::{Block, Callback, Count, CsrSink, Degrees};
 use nearjoin::{
-    Cooperation, Device, DuplicateRemoval, EpsJoin, Error, GpuOptions, Knobs, Monitor, Phase,
-    PointsBuf, Scalar, Schedule, Strategy,
+    Device, DuplicateRemoval, EpsJoin, Error, Monitor, Phase, PointsBuf, Scalar, Strategy,
 };
 use nearjoin_simt::Simt;
 use rand::rngs::StdRng;
@@ -307,4 +307,42 @@ fn a_plan_says_how_the_device_does_it() {
     let told = stats.gpu.unwrap();
     assert_eq!((told.cooperation, told.partitions), (Cooperation::Cell, 7));
     assert!(told.bytes_in >= 900 * 8);
+}
+
+/// The choice of a device is pure: on a machine where a GPU is opened at once it is taken, and the
+/// answer is the CPU's.
+#[test]
+fn auto_takes_the_gpu_where_it_pays() {
+    let points = Data::Uniform.points::<f64>(400, 2, 5);
+    let points = points.as_points();
+    let eps = Data::Uniform.eps(&points, &points, nearjoin::Metric::L2);
+    let plan = |worth: f64, strategy: Strategy, memory: u64| {
+        let mut calibration = Calibration::default();
+        (calibration.worth_a_gpu, calibration.gpu_multiprocessors) = (worth, 1.0);
+        let mut knobs = Knobs::default();
+        knobs.driver = Some(Arc::new(Simt::new().lazy().memory(memory)));
+        knobs.calibration = Some(calibration);
+        let join = EpsJoin::new(eps).device(Device::Auto).strategy(strategy);
+        join.gpu(GpuOptions::new().knobs(knobs)).plan_self(&points).unwrap()
+    };
+    let on_gpu = plan(0.0, Strategy::Auto, 1 << 30);
+    assert_eq!((on_gpu.device(), on_gpu.why_no_gpu()), (Device::Gpu, None));
+    let mut found = CsrSink::new().sorted(true);
+    let stats = on_gpu.run(&mut found).unwrap();
+    assert_eq!(stats.gpu.unwrap().device, "simt");
+    let mut expected = CsrSink::new().sorted(true);
+    let on_cpu = EpsJoin::new(eps).device(Device::Cpu).plan_self(&points).unwrap();
+    on_cpu.run(&mut expected).unwrap();
+    assert_eq!(found.csr(), expected.csr());
+
+    for (plan, reason) in [
+        (plan(0.5, Strategy::Auto, 1 << 30), "too little"),
+        (plan(0.0, Strategy::Ego, 1 << 30), "ego"),
+        (plan(0.0, Strategy::Auto, 1 << 20), "do not hold the points"),
+    ] {
+        assert_eq!(plan.device(), Device::Cpu);
+        let why = plan.why_no_gpu().unwrap();
+        assert!(why.contains(reason), "{why}");
+        assert!(plan.to_string().contains(why), "{plan}");
+    }
 }

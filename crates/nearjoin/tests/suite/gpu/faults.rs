@@ -5,11 +5,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use nearjoin::gpu::{Cooperation, GpuOptions, Knobs};
 use nearjoin::sink::{Block, Callback, Count, CsrSink, Degrees, Pairs};
-use nearjoin::{
-    Cooperation, Device, EpsJoin, Error, GpuOptions, Knobs, Points, PointsBuf, Result, Stats,
-    Strategy,
-};
+use nearjoin::{Device, EpsJoin, Error, Points, PointsBuf, Result, Stats, Strategy};
 use nearjoin_simt::Simt;
 
 use crate::check::bits;
@@ -56,8 +54,8 @@ impl Asked {
                 let stats = plan.run(&mut sink)?;
                 let csr = sink.into_csr();
                 let pairs = (0..csr.len()).flat_map(|row| {
-                    let distances = csr.distances(row).unwrap().iter().map(bits);
-                    let ids = csr.neighbors(row).iter().zip(distances);
+                    let distances = csr.distances_of(row).iter().map(bits);
+                    let ids = csr.ids_of(row).iter().zip(distances);
                     ids.map(move |(id, distance)| (row as u32, *id, distance))
                 });
                 Ok((Answer::pairs(pairs.collect()), stats))

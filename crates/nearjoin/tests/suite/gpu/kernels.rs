@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use nearjoin::{
-    Cooperation, DuplicateRemoval, EpsJoin, GpuOptions, Knobs, Metric, PointsBuf, Scalar, Schedule,
-    Strategy,
-};
+use nearjoin::gpu::{Cooperation, GpuOptions, Knobs, Schedule};
+use nearjoin::{DuplicateRemoval, EpsJoin, Metric, PointsBuf, Scalar, Strategy};
 use nearjoin_simt::Simt;
 
 use crate::check::{self, Case};

@@ -181,7 +181,7 @@ impl Driver for Cuda {
         self.0.allocate(bytes)
     }
 
-    fn release(&self, address: u64, _: usize) {
+    unsafe fn release(&self, address: u64, _: usize) {
         self.0.release(address);
     }
 
@@ -189,7 +189,7 @@ impl Driver for Cuda {
         self.0.pin(bytes)
     }
 
-    fn copy_in(
+    unsafe fn copy_in(
         &self,
         stream: usize,
         from: Box<dyn HostMemory>,
@@ -199,7 +199,7 @@ impl Driver for Cuda {
         self.0.copy_in(stream, from, to, bytes)
     }
 
-    fn copy_out(
+    unsafe fn copy_out(
         &self,
         stream: usize,
         from: u64,
@@ -209,7 +209,7 @@ impl Driver for Cuda {
         self.0.copy_out(stream, from, to, bytes)
     }
 
-    fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()> {
+    unsafe fn fill(&self, stream: usize, address: u64, word: u32, words: usize) -> Result<()> {
         if words == 0 {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl Driver for Cuda {
         lock(&self.0.kept_pinned).bytes() as u64
     }
 
-    fn launch(
+    unsafe fn launch(
         &self,
         stream: usize,
         kernel: Kernel,

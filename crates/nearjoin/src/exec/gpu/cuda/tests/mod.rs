@@ -1,5 +1,8 @@
 //! The driver at work, where there is a GPU; elsewhere, that its absence is told.
 
+// Tests ask for what they have allocated, or for what must be refused.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
 use std::sync::Arc;
 
 use nearjoin_kernels::Module;
@@ -71,22 +74,22 @@ fn words_go_there_and_come_back_changed() {
         *word = (at as u32).to_ne_bytes();
     }
     let args = Args::new().u64(address).u32(N as u32).u32(5);
-    let sent = gpu.copy_in(0, host, address, bytes).unwrap();
+    let sent = unsafe { gpu.copy_in(0, host, address, bytes) }.unwrap();
     gpu.order(1, 0).unwrap();
-    gpu.launch(1, kernel, N.div_ceil(256) as u32, 256, &args).unwrap();
+    unsafe { gpu.launch(1, kernel, N.div_ceil(256) as u32, 256, &args) }.unwrap();
     gpu.order(2, 1).unwrap();
     let other = gpu.pin(bytes).unwrap();
-    let received = gpu.copy_out(2, address, other, bytes).unwrap();
+    let received = unsafe { gpu.copy_out(2, address, other, bytes) }.unwrap();
     drop(sent);
     let host = received.wait().unwrap();
     for (at, &word) in host.bytes().as_chunks().0.iter().enumerate() {
         assert_eq!(u32::from_ne_bytes(word), at as u32 + 5);
     }
-    gpu.fill(3, address, 7, N).unwrap();
-    let host = gpu.copy_out(3, address, host, bytes).unwrap().wait().unwrap();
+    unsafe { gpu.fill(3, address, 7, N) }.unwrap();
+    let host = unsafe { gpu.copy_out(3, address, host, bytes) }.unwrap().wait().unwrap();
     assert!(host.bytes().as_chunks().0.iter().all(|&word| u32::from_ne_bytes(word) == 7));
     gpu.synchronize(3).unwrap();
-    gpu.release(address, bytes);
+    unsafe { gpu.release(address, bytes) };
 }
 
 #[test]
@@ -105,12 +108,12 @@ fn all_threads_can_use_it() {
 fn nothing_is_easily_done() {
     let Some(gpu) = gpu() else { return };
     let address = gpu.allocate(0).unwrap();
-    let host = gpu.copy_in(0, gpu.pin(0).unwrap(), address, 0).unwrap().wait().unwrap();
-    let host = gpu.copy_out(0, address, host, 0).unwrap().wait().unwrap();
+    let host = unsafe { gpu.copy_in(0, gpu.pin(0).unwrap(), address, 0) }.unwrap().wait().unwrap();
+    let host = unsafe { gpu.copy_out(0, address, host, 0) }.unwrap().wait().unwrap();
     assert!(host.bytes().is_empty());
-    gpu.fill(0, address, 1, 0).unwrap();
-    gpu.launch(0, Kernel { module: &ADD, name: "add" }, 0, 32, &Args::new()).unwrap();
-    gpu.release(address, 0);
+    unsafe { gpu.fill(0, address, 1, 0) }.unwrap();
+    unsafe { gpu.launch(0, Kernel { module: &ADD, name: "add" }, 0, 32, &Args::new()) }.unwrap();
+    unsafe { gpu.release(address, 0) };
 }
 
 #[test]
@@ -126,11 +129,12 @@ fn too_much_memory_is_a_fault_that_does_no_harm() {
 #[test]
 fn what_cannot_be_launched_says_why() {
     let Some(gpu) = gpu() else { return };
-    let launch =
-        |module, name, args: Args| match gpu.launch(0, Kernel { module, name }, 1, 32, &args) {
-            Err(Fault::Failed { reason }) => reason,
-            other => panic!("{other:?}"),
-        };
+    let launch = |module, name, args: Args| match unsafe {
+        gpu.launch(0, Kernel { module, name }, 1, 32, &args)
+    } {
+        Err(Fault::Failed { reason }) => reason,
+        other => panic!("{other:?}"),
+    };
     assert!(launch(&ADD, "subtract", Args::new()).contains("subtract of test_add"));
     assert!(launch(&ADD, "add", Args::new().u64(0)).contains("arguments"));
     let reason = launch(&BROKEN, "add", Args::new());

@@ -1,6 +1,9 @@
 //! The tests of this folder once more in a process of their own, which finds `sham.c` for a
 //! driver; and those that only a driver of ours can make fail at the right moment.
 
+// Tests ask for what they have allocated, or for what must be refused.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
 use core::ptr::null_mut;
 use std::process::Command;
 use std::sync::Arc;
@@ -51,19 +54,19 @@ fn memory_is_kept_and_given_up_when_it_is_short() {
     let Some(gpu) = sham() else { return };
     let all = gpu.properties().memory as usize;
     let first = gpu.allocate(all * 5 / 8).unwrap();
-    gpu.release(first, all * 5 / 8);
+    unsafe { gpu.release(first, all * 5 / 8) };
     assert_eq!(gpu.free_memory().unwrap(), all as u64);
     // A little less is served from what is kept, much less is not.
     let again = gpu.allocate(all / 2).unwrap();
     assert_eq!(again, first);
-    gpu.release(again, all / 2);
+    unsafe { gpu.release(again, all / 2) };
     let small = gpu.allocate(all / 8).unwrap();
     assert_ne!(small, first);
-    gpu.release(small, all / 8);
+    unsafe { gpu.release(small, all / 8) };
     // And all of it, only when nothing is kept.
     let whole = gpu.allocate(all).unwrap();
     assert_eq!(gpu.allocate(1).unwrap_err(), Fault::Memory { bytes: 1 });
-    gpu.release(whole, all);
+    unsafe { gpu.release(whole, all) };
     assert_eq!(gpu.free_memory().unwrap(), all as u64);
 }
 
@@ -75,8 +78,8 @@ fn memory_of_a_copy_that_failed_is_never_seen_again() {
     for dropped in [false, true] {
         let host = gpu.pin(BYTES).unwrap();
         let lost = host.bytes().as_ptr();
-        gpu.fill(0, address, 0xdead_beef, 1).unwrap();
-        let copy = gpu.copy_out(0, address, host, BYTES).unwrap();
+        unsafe { gpu.fill(0, address, 0xdead_beef, 1) }.unwrap();
+        let copy = unsafe { gpu.copy_out(0, address, host, BYTES) }.unwrap();
         if dropped {
             drop(copy);
         } else {
@@ -87,7 +90,7 @@ fn memory_of_a_copy_that_failed_is_never_seen_again() {
         let others: Vec<_> = (0..64).map(|_| gpu.pin(BYTES).unwrap()).collect();
         assert!(others.iter().all(|other| other.bytes().as_ptr() != lost));
     }
-    gpu.release(address, BYTES);
+    unsafe { gpu.release(address, BYTES) };
 }
 
 #[test]
@@ -95,8 +98,8 @@ fn copies_end_where_memory_does() {
     let Some(gpu) = sham() else { return };
     let address = gpu.allocate(100).unwrap();
     let host = gpu.pin(100).unwrap();
-    assert!(gpu.copy_out(0, address, host, 101).is_err());
-    gpu.release(address, 100);
+    assert!(unsafe { gpu.copy_out(0, address, host, 101) }.is_err());
+    unsafe { gpu.release(address, 100) };
 }
 
 #[test]

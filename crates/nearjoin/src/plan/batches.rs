@@ -9,6 +9,8 @@
 
 use core::ops::Range;
 
+use super::Calibration;
+
 /// The share of queries that is sampled: one in so many.
 pub(crate) const SAMPLED: usize = 100;
 /// An estimate is taken to be this much too small.
@@ -67,54 +69,42 @@ pub(crate) fn by_sample(sampled: &[(usize, u64)], rows: usize, most: u64) -> Vec
 /// `R = T₁ + T₂(b) + θ · n(b)`: the work itself, the time to pin buffers for batches of `b`
 /// bytes, and what each of the `n` batches costs beyond its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchModel {
+pub(crate) struct BatchModel {
     /// Seconds of a join that is not cut.
-    pub work: f64,
+    work: f64,
     /// Seconds to pin a byte.
-    pub pinning: f64,
+    pinning: f64,
     /// Buffers that are pinned.
-    pub buffers: f64,
+    buffers: f64,
     /// θ: seconds a batch.
-    pub batch: f64,
+    batch: f64,
 }
 
-/// What was measured on one machine with PCIe 5: bytes a second of the bus and of pinning, and
-/// seconds that each piece costs beyond its bytes.
-const BUS: f64 = 55e9;
-const PINNING: f64 = 2e9;
-const PIECE: f64 = 30e-6;
+/// Copies that wait for the bus at the most. One lands, one is on the bus, and two make sure
+/// that there is always a next one.
+pub(crate) const DEPTH: usize = 4;
 
 impl BatchModel {
     /// The way of a result of `total` bytes to the host, in pieces.
-    pub(crate) fn of_the_bus(total: u64) -> Self {
-        let buffers = super::ring::DEPTH as f64;
-        BatchModel { work: total as f64 / BUS, pinning: 1.0 / PINNING, buffers, batch: PIECE }
-    }
-
-    /// From two runs that differ in the size of their batches: (bytes of a batch, batches,
-    /// seconds). None if they have equally many.
-    pub fn fit(pinning: f64, buffers: f64, [a, b]: [(u64, usize, f64); 2]) -> Option<BatchModel> {
-        let pure =
-            |(bytes, _, seconds): (u64, usize, f64)| seconds - buffers * pinning * bytes as f64;
-        let batches = a.1.abs_diff(b.1);
-        if batches == 0 {
-            return None;
+    pub(crate) fn of_the_bus(machine: &Calibration, total: u64) -> Self {
+        BatchModel {
+            work: total as f64 / machine.bus,
+            pinning: 1.0 / machine.pinning,
+            buffers: DEPTH as f64,
+            batch: machine.piece,
         }
-        let batch = (pure(a) - pure(b)).abs() / batches as f64;
-        let work = (pure(a) - batch * a.1 as f64).max(0.0);
-        Some(BatchModel { work, pinning, buffers, batch })
     }
 
     /// Seconds with batches of `bytes`, for a result of `total` bytes; `pinned` of the buffers'
     /// bytes are pinned already.
-    pub fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
+    pub(crate) fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
         let fresh = (self.buffers * bytes as f64 - pinned as f64).max(0.0);
         let batches = total.div_ceil(bytes.max(1)) as f64;
         self.work + self.pinning * fresh + self.batch * batches
     }
 
     /// The size of batches that costs least, of those given.
-    pub fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
+    pub(crate) fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
         let cost = |bytes: u64| self.seconds(total, bytes, pinned);
         sizes.iter().copied().min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
     }
@@ -144,23 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_that_of_two_runs() {
-        let made = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
-        let run = |bytes: u64| {
-            (
-                bytes,
-                1_000_000_000u64.div_ceil(bytes) as usize,
-                made.seconds(1_000_000_000, bytes, 0),
-            )
-        };
-        let model = BatchModel::fit(1e-9, 3.0, [run(100_000_000), run(10_000_000)]).unwrap();
-        assert!((model.work - 0.5).abs() < 1e-9 && (model.batch - 0.002).abs() < 1e-9);
+    fn the_best_piece_lies_between_what_pieces_and_pinning_cost() {
+        let model = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
+        assert_eq!(model.seconds(1_000_000_000, 500_000_000, 0), 0.5 + 1.5 + 0.004);
         // Small batches cost θ, large ones pinning: the best lies between.
         let sizes: Vec<u64> = (0..12).map(|k| 1_000_000 << k).collect();
         let best = model.best(1_000_000_000, 0, &sizes).unwrap();
         assert!((16_000_000..64_000_000).contains(&best), "{best}");
         // What is pinned already costs nothing more.
         assert!(model.best(1_000_000_000, u64::MAX, &sizes).unwrap() > 1_000_000_000);
-        assert!(BatchModel::fit(0.0, 3.0, [(1, 5, 1.0), (2, 5, 1.0)]).is_none());
     }
 }

@@ -1,4 +1,15 @@
-//! What the GPU is, for those who want to know before they join.
+//! GPUs: which there is, how it goes about a join, and what it did.
+
+mod options;
+
+#[doc(hidden)]
+pub use crate::exec::gpu::driver;
+#[doc(hidden)]
+pub use crate::plan::Calibration;
+pub use crate::stats::GpuStats;
+#[doc(hidden)]
+pub use options::Knobs;
+pub use options::{Cooperation, GpuOptions, Schedule};
 
 use crate::error::{Error, Result};
 use crate::exec;
@@ -35,12 +46,12 @@ pub struct Gpu {
 /// The reason says which, and what to do.
 ///
 /// ```
-/// match nearjoin::gpu() {
+/// match nearjoin::gpu::find() {
 ///     Ok(gpu) => println!("{} with {} bytes", gpu.name, gpu.memory),
 ///     Err(error) => println!("{error}"),
 /// }
 /// ```
-pub fn gpu() -> Result<Gpu> {
+pub fn find() -> Result<Gpu> {
     let driver = exec::gpu::open()?;
     let free_memory = driver
         .free_memory()

@@ -1,0 +1,164 @@
+//! The index of the ε-join on the CPU: built once, and asked by the whole or by its parts.
+
+use std::sync::Arc;
+
+use super::epsilon::CpuJoin;
+use super::kernel::{Kernels, SimdLevel};
+use super::numbers::Numbers;
+use crate::error::Result;
+use crate::exec::part::{Part, check_positions};
+use crate::exec::pool::Pool;
+use crate::index::layout::Making;
+use crate::index::order::Order;
+use crate::index::{Index, Layout, directory, ego, grid, order};
+use crate::metric::Threshold;
+use crate::monitor::Monitor;
+use crate::options::DuplicateRemoval;
+use crate::plan::{Detail, OnCpu};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// What an ε-join on the CPU needs to know.
+pub(crate) struct Setup<'a, T> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) simd: SimdLevel,
+    pub(crate) threshold: Threshold<T>,
+    pub(crate) left: Points<'a, T>,
+    /// None where the left points are joined with themselves.
+    pub(crate) right: Option<Points<'a, T>>,
+    pub(crate) include_self: bool,
+    pub(crate) removal: DuplicateRemoval,
+    pub(crate) detail: &'a Detail,
+    pub(crate) how: &'a OnCpu,
+    pub(crate) monitor: Option<&'a Monitor>,
+}
+
+/// How points are put in the order of the index: the right ones, and every set of queries.
+#[derive(Clone, Copy)]
+pub(super) struct Arranging<'a> {
+    detail: &'a Detail,
+    reach: f64,
+    making: Making<'a>,
+}
+
+/// Points that ask: in index order, and the rows of cells that they lie in, where there is a grid.
+pub(super) struct Asking<'a, T> {
+    pub(super) layout: Layout<'a, T>,
+    pub(super) cell_rows: Arc<[u32]>,
+}
+
+impl<'a> Arranging<'a> {
+    fn layout<'b, T: Scalar>(&self, points: Points<'b, T>, order: Order) -> Result<Layout<'b, T>> {
+        Layout::new(points, order, self.making)
+    }
+
+    /// Puts points that ask in order.
+    fn asking<'b, T: Scalar>(&self, points: Points<'b, T>) -> Result<Asking<'b, T>> {
+        let (order, cell_rows) = match self.detail {
+            Detail::Directory(shape) => (Order::Ids(directory::sort(points, shape)?), Vec::new()),
+            Detail::Grid(shape) => grid::Side::new(points, shape)?.into_order(),
+            Detail::Ego(dims) => (Order::Ids(ego::sort(points, self.reach, dims)?), Vec::new()),
+            _ => (Order::Ids(order::identity(points.len())?), Vec::new()),
+        };
+        Ok(Asking { layout: self.layout(points, order)?, cell_rows: cell_rows.into() })
+    }
+
+    /// Puts points that may be neighbours in order, and builds what finds them.
+    fn asked<T: Scalar>(&self, points: Points<'a, T>) -> Result<(Index<T>, Asking<'a, T>)> {
+        let (index, order, cell_rows) = match self.detail {
+            Detail::Grid(shape) => {
+                let side = grid::Side::new(points, shape)?;
+                let (grid, order, cell_rows) = grid::Grid::new(shape.clone(), side);
+                (Index::Grid(grid), order, cell_rows)
+            }
+            Detail::Directory(shape) => {
+                let ids = directory::sort(points, shape)?;
+                let ordered = &ids[..points.len()];
+                let directory = directory::Directory::new(shape.clone(), points, ordered);
+                (Index::Directory(directory), Order::Ids(ids), Vec::new())
+            }
+            Detail::Ego(_) => return Ok((Index::Ego, self.asking(points)?)),
+            _ => return Ok((Index::Brute, self.asking(points)?)),
+        };
+        let layout = self.layout(points, order)?;
+        Ok((index, Asking { layout, cell_rows: cell_rows.into() }))
+    }
+}
+
+impl<'a, T: Scalar> CpuJoin<'a, T> {
+    /// Sorts the points and builds what finds candidates among them.
+    pub(crate) fn new(setup: Setup<'a, T>) -> Result<Self> {
+        let Setup { threshold, left, right, how, .. } = setup;
+        let kernels = Kernels::new(setup.simd, threshold.metric, left.dimension());
+        // Not every instruction set has lanes that filter by narrow columns.
+        let narrow = how.narrow.as_ref().filter(|_| kernels.filter.is_some());
+        let making = Making {
+            narrow: narrow.map(|narrow| (&narrow.origin[..], narrow.spread)),
+            boxes: how.boxes,
+        };
+        let arranging = Arranging { detail: setup.detail, reach: threshold.reach, making };
+        let asking = right.map(|_| arranging.asking(left)).transpose()?;
+        let (index, right_side) = arranging.asked(right.unwrap_or(left))?;
+        let (left, cell_rows) = match asking {
+            Some(asking) => (Some(Arc::new(asking.layout)), asking.cell_rows),
+            None => (None, right_side.cell_rows),
+        };
+        let queries = setup.left.len();
+        Ok(CpuJoin {
+            pool: setup.pool,
+            threshold,
+            kernels,
+            index: Arc::new(index),
+            left,
+            right: Arc::new(right_side.layout),
+            cell_rows,
+            same: right.is_none(),
+            range: 0..queries as u32,
+            numbers: Numbers::Rows,
+            include_self: setup.include_self,
+            narrow: narrow.map(|narrow| narrow.band),
+            removal: setup.removal,
+            unit: how.unit,
+            monitor: setup.monitor,
+            arranging,
+        })
+    }
+
+    /// The same join for some of the queries.
+    pub(super) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
+        let whole = CpuJoin {
+            pool: self.pool,
+            threshold: self.threshold,
+            kernels: self.kernels,
+            index: self.index.clone(),
+            left: self.left.clone(),
+            right: self.right.clone(),
+            cell_rows: self.cell_rows.clone(),
+            same: self.same,
+            range: self.range.clone(),
+            numbers: Numbers::Rows,
+            include_self: self.include_self,
+            narrow: self.narrow,
+            removal: self.removal,
+            unit: self.unit,
+            monitor: self.monitor,
+            arranging: self.arranging,
+        };
+        match part {
+            Part::Rows { rows, points } => {
+                let asking = self.pool.install(|| self.arranging.asking(points))?;
+                Ok(CpuJoin {
+                    left: Some(Arc::new(asking.layout)),
+                    cell_rows: asking.cell_rows,
+                    range: 0..rows.len() as u32,
+                    numbers: Numbers::Of(rows),
+                    ..whole
+                })
+            }
+            Part::Positions { start, end } => {
+                let range = check_positions(start, end, self.queries().len());
+                Ok(CpuJoin { range, numbers: Numbers::Places { first: start }, ..whole })
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A join whose index is built: the run, of the whole or of some rows.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::Plan;
+use crate::error::{Error, Result};
+use crate::exec::cpu::build::Setup as CpuSetup;
+use crate::exec::cpu::epsilon::CpuJoin;
+use crate::exec::cpu::knn::{CpuKnn, Setup as KnnSetup};
+use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
+use crate::exec::{Executor, Part};
+use crate::monitor::{self, Phase};
+use crate::plan::How;
+use crate::question::Question;
+use crate::scalar::Scalar;
+use crate::sink::{Execution, Sink};
+use crate::stats::Stats;
+
+/// A join whose index is built. It can be asked again and again, for all left points or for some.
+pub struct Indexed<'a, T> {
+    plan: &'a Plan<'a, T>,
+    executor: Box<dyn Executor<T> + 'a>,
+    took: Duration,
+    /// Whether a run has told how long planning and indexing took.
+    told: AtomicBool,
+}
+
+impl<'a, T: Scalar> Indexed<'a, T> {
+    pub(super) fn new(plan: &'a Plan<'a, T>) -> Result<Self> {
+        plan.check_memory()?;
+        monitor::check(&plan.options.monitor)?;
+        let start = Instant::now();
+        monitor::enter(&plan.options.monitor, Phase::Indexing);
+        let executor = plan.pool.install(|| executor(plan))?;
+        Ok(Indexed { plan, executor, took: start.elapsed(), told: AtomicBool::new(false) })
+    }
+
+    /// Joins all left points, and fills the sink. The first run tells in its [`Stats`] how long
+    /// planning and indexing took.
+    ///
+    /// # Errors
+    /// As for [`Plan::run`].
+    pub fn run<S: Sink<T>>(&self, sink: &mut S) -> Result<Stats> {
+        self.execute(&*self.executor, true, Duration::ZERO, sink)
+    }
+
+    /// The same for some rows of the left points, which the sink has as rows from 0 on. All right
+    /// points are candidates, and of a self-join no point is its own neighbour, as in the whole.
+    /// Where pairs of a self-join are wanted once, they are those of these rows with larger ones:
+    /// the runs of several ranges together have each pair once.
+    ///
+    /// # Errors
+    /// As for [`Plan::run`].
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn run_rows<S: Sink<T>>(&self, rows: Range<usize>, sink: &mut S) -> Result<Stats> {
+        let points = self.plan.left.rows(rows.clone());
+        let rows: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
+        self.run_part(Part::Rows { rows: &rows, points }, sink)
+    }
+
+    /// The same for rows of the left points that need not follow each other: the sink has row `i`
+    /// for the left point `rows[i]`.
+    ///
+    /// ```
+    /// use nearjoin::{KnnJoin, Points, sink::Neighbors};
+    /// let points = Points::new(&[0.0, 1.0, 1.5, 9.0], 1)?;
+    /// let plan = KnnJoin::new(1).plan_self(&points)?;
+    /// let mut neighbors = Neighbors::new();
+    /// plan.index()?.run_some(&[3, 0], &mut neighbors)?;
+    /// assert_eq!(neighbors.ids(), [2, 1]);
+    /// # Ok::<(), nearjoin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Plan::run`].
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn run_some<S: Sink<T>>(&self, rows: &[u32], sink: &mut S) -> Result<Stats> {
+        let points = self.plan.pool.install(|| self.plan.left.gather(rows));
+        self.run_part(Part::Rows { rows, points: points.as_points() }, sink)
+    }
+
+    /// For tests: the same for some positions in the order of the index, multiples of 16 or the
+    /// end; and the rows of the left points that are there.
+    #[doc(hidden)]
+    pub fn run_positions<S: Sink<T>>(
+        &self,
+        positions: Range<u32>,
+        sink: &mut S,
+    ) -> Result<Vec<u32>> {
+        let Range { start, end } = positions;
+        self.run_part(Part::Positions { start, end }, sink)?;
+        self.executor.rows_at(positions)
+    }
+
+    fn run_part<S: Sink<T>>(&self, part: Part<'_, T>, sink: &mut S) -> Result<Stats> {
+        monitor::check(&self.plan.options.monitor)?;
+        let start = Instant::now();
+        monitor::enter(&self.plan.options.monitor, Phase::Indexing);
+        let part = self.executor.part(part)?;
+        self.execute(&*part, false, start.elapsed(), sink)
+    }
+
+    /// Fills the sink with the rows of an executor, which took some time to be made.
+    fn execute<S: Sink<T>>(
+        &self,
+        executor: &dyn Executor<T>,
+        is_whole: bool,
+        made: Duration,
+        sink: &mut S,
+    ) -> Result<Stats> {
+        let Plan { question, options, decision, pool, .. } = self.plan;
+        let share = executor.len() as f64 / self.plan.left.len().max(1) as f64;
+        let index_bytes = executor.index_bytes();
+        let (plan, index) = match self.told.swap(true, Relaxed) {
+            false => (self.plan.planning, self.took),
+            true => (Duration::ZERO, Duration::ZERO),
+        };
+        let mut stats = Stats {
+            points: (executor.len(), decision.points.1),
+            dimension: decision.dim,
+            strategy: self.plan.strategy(),
+            simd: self.plan.simd,
+            threads: pool.threads(),
+            pairs: 0,
+            distance_tests: 0,
+            pairs_taken: 0,
+            plan,
+            index: index + made,
+            execute: Duration::ZERO,
+            index_bytes,
+            result_bytes: 0,
+            gpu: None,
+        };
+        monitor::check(&options.monitor)?;
+        let start = Instant::now();
+        sink.receive(&mut Execution {
+            executor,
+            pool,
+            is_whole,
+            is_symmetric: self.plan.right.is_none() && question.is_symmetric(),
+            include_self: options.include_self,
+            k: match question {
+                Question::Within(_) => None,
+                Question::Nearest(nearest) => Some(nearest.k),
+            },
+            expected_pairs: decision.pairs() * share,
+            spare: decision.spare(index_bytes),
+            budget: decision.budget,
+            stats: &mut stats,
+        })?;
+        monitor::check(&options.monitor)?;
+        stats.execute = start.elapsed();
+        stats.gpu = executor.gpu_stats();
+        Ok(stats)
+    }
+}
+
+impl<T> core::fmt::Debug for Indexed<'_, T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Indexed").field("took", &self.took).finish_non_exhaustive()
+    }
+}
+
+/// Builds the index where the plan says, and what joins there.
+fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
+    let Plan { question, options, decision, left, right, threshold, simd, pool, .. } = plan;
+    let (left, right, threshold, simd) = (*left, *right, *threshold, *simd);
+    let (detail, include_self) = (&decision.chosen.detail, options.include_self);
+    let monitor = options.monitor.as_ref();
+    match (question, &decision.how, &plan.device) {
+        (Question::Within(within), How::Gpu(how), Some(device)) => {
+            let removal = within.removal;
+            gpu_epsilon::index(GpuSetup {
+                pool,
+                device: device.clone(),
+                threshold,
+                detail,
+                left,
+                right,
+                include_self,
+                removal,
+                how,
+                extents: &decision.extents,
+                monitor,
+            })
+        }
+        (Question::Within(within), How::Cpu(how), _) => {
+            let removal = within.removal;
+            Ok(Box::new(CpuJoin::new(CpuSetup {
+                pool,
+                simd,
+                threshold,
+                left,
+                right,
+                include_self,
+                removal,
+                detail,
+                how,
+                monitor,
+            })?))
+        }
+        (Question::Nearest(nearest), How::Cpu(how), _) => Ok(Box::new(CpuKnn::new(KnnSetup {
+            pool,
+            simd,
+            arithmetic: threshold,
+            left,
+            right,
+            include_self,
+            k: nearest.k,
+            cap: match nearest.max_distance {
+                Some(_) => threshold.bound,
+                None => T::INFINITY,
+            },
+            strategy: decision.chosen.strategy,
+            extents: &decision.extents,
+            unit: how.unit,
+            monitor,
+            expected_tests: decision.tests(),
+        })?)),
+        (_, How::Gpu(_), _) => {
+            // A plan decides for a GPU only with one at hand, and only what it can do.
+            let reason = "the plan has no device".into();
+            Err(Error::Device { device: "gpu", reason })
+        }
+    }
+}

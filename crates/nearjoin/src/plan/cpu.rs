@@ -1,0 +1,101 @@
+//! How the CPU goes about a join: narrow columns, boxes, units of work.
+
+use super::{Alternative, Narrow};
+use crate::options::{DuplicateRemoval, Strategy};
+use crate::question::Question;
+use crate::summary::Summary;
+
+/// Neighbours a point from which on a grid profits from boxes.
+const CROWDED: f64 = 64.0;
+/// Points from which on brute force and the directory do.
+const ENOUGH: usize = 1024;
+/// Queries of a unit of the KNN-join.
+const KNN_UNIT: usize = 256;
+/// Units for every thread, if there are few queries.
+const UNITS: usize = 4;
+
+/// What the CPU does, beside its strategy.
+#[derive(Clone, Debug)]
+pub(crate) struct OnCpu {
+    /// Threads that share the work.
+    pub(crate) threads: usize,
+    /// Columns in `f32`, where the lanes can filter by them.
+    pub(crate) narrow: Option<Narrow>,
+    /// Whether every 16 points have a box.
+    pub(crate) boxes: bool,
+    /// Queries of a unit of work, at the most.
+    pub(crate) unit: usize,
+}
+
+impl OnCpu {
+    pub(super) fn new(
+        question: &Question,
+        summary: &Summary,
+        chosen: &Alternative,
+        neighbors: f64,
+        threads: usize,
+    ) -> Self {
+        let narrow = match question {
+            // UNICOMP asks for the exact cell of a point, which narrow columns cannot tell.
+            Question::Within(within) if within.removal != DuplicateRemoval::Unicomp => {
+                Narrow::new(summary, neighbors)
+            }
+            _ => None,
+        };
+        let boxes = worth_boxing(chosen.strategy, neighbors, summary.right);
+        let unit = match question {
+            Question::Within(_) => unit(summary.left),
+            Question::Nearest(_) => knn_unit(summary.left, threads),
+        };
+        OnCpu { threads, narrow, boxes, unit }
+    }
+}
+
+/// Whether boxes pay. The recursive join and the trees live by them. Elsewhere they take whole
+/// blocks where neighbourhoods are large; and brute force and the directory have nothing else to
+/// skip points by, if there are enough of them.
+fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
+    match strategy {
+        Strategy::Ego | Strategy::Tree => true,
+        Strategy::Grid => neighbors > CROWDED,
+        _ => points >= ENOUGH,
+    }
+}
+
+/// Queries of a unit: enough units to balance the threads, and a whole block of boxes in each.
+/// It does not depend on the number of threads, since blocks end where units do, and with them
+/// the order within a row.
+fn unit(queries: usize) -> usize {
+    match queries {
+        0x10_0000.. => 4096,
+        0x4000.. => 256,
+        _ => 16,
+    }
+}
+
+/// The same for the nearest, whose rows have one order whatever the units.
+fn knn_unit(queries: usize, threads: usize) -> usize {
+    KNN_UNIT.min(queries.div_ceil(UNITS * threads).next_multiple_of(16).max(16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_balance_the_threads_and_hold_whole_blocks() {
+        assert_eq!([0, 1 << 13, 1 << 14, 1 << 20].map(unit), [16, 16, 256, 4096]);
+        assert_eq!(knn_unit(2_000_000, 16), 256);
+        assert_eq!(knn_unit(1000, 16), 16);
+        assert_eq!(knn_unit(0, 1), 16);
+    }
+
+    #[test]
+    fn boxes_pay_where_blocks_are_taken_whole() {
+        assert!(worth_boxing(Strategy::Ego, 0.0, 1));
+        assert!(!worth_boxing(Strategy::Grid, 10.0, 1 << 20));
+        assert!(worth_boxing(Strategy::Grid, 100.0, 1 << 20));
+        assert!(worth_boxing(Strategy::Brute, 1.0, 2000));
+        assert!(!worth_boxing(Strategy::Directory, 1.0, 1000));
+    }
+}

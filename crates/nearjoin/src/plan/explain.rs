@@ -1,0 +1,114 @@
+//! The decision in words.
+
+use core::fmt;
+
+use super::{Decision, Detail, Expected, How, OnGpu};
+use crate::gpu::Cooperation;
+use crate::index::grid::Axis;
+use crate::index::rings;
+use crate::stats::bytes;
+
+impl Detail {
+    /// The shape of the index, line by line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self {
+            Detail::Brute => vec!["every point is a candidate".into()],
+            Detail::Directory(shape) => {
+                let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);
+                vec![format!("{levels} levels of {parts} parts over dimensions {dims:?}")]
+            }
+            Detail::Grid(shape) => {
+                let line = |axis: &Axis| {
+                    format!("dimension {}: {} cells of {:.6}", axis.dim, axis.cells, axis.width)
+                };
+                shape.axes.iter().map(line).collect()
+            }
+            Detail::Ego(dims) => {
+                let first: Vec<_> = dims.iter().take(8).collect();
+                vec![format!("ε-cells ordered by dimensions {first:?}")]
+            }
+            Detail::Tree { leaves } => vec![format!("{leaves} leaves of 16 points")],
+            Detail::Rings { cells, axes } => {
+                vec![format!("{cells} cells of {} points, along {axes} axes", rings::PER_CELL)]
+            }
+        }
+    }
+}
+
+impl Decision {
+    /// Everything below the line that says what is asked, and where it is answered.
+    pub(crate) fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = self.points;
+        match self.is_self {
+            true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim)?,
+            false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim)?,
+        }
+        let why = if self.named { "as asked" } else { "cheapest by estimate" };
+        writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
+        for line in self.chosen.detail.lines() {
+            writeln!(f, "  {line}")?;
+        }
+        if let How::Gpu(how) = &self.how {
+            how.explain(f)?;
+        }
+        self.explain_costs(f)?;
+        self.explain_result(f)?;
+        let limit = bytes(self.budget.limit);
+        match &self.how {
+            How::Cpu(_) => {
+                write!(f, "memory: index at most {}, limit {limit}", bytes(self.budget.index))
+            }
+            How::Gpu(how) => {
+                write!(f, "memory: limit {} on the gpu, {limit} here", bytes(how.limit))
+            }
+        }
+    }
+
+    fn explain_costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.expected {
+            Expected::About(_) => "indexing and counting",
+            Expected::Most(_) => "indexing and searching",
+        };
+        writeln!(f, "estimated cost of {what}")?;
+        let digits = if let How::Gpu(_) = self.how { 6 } else { 3 };
+        for (strategy, seconds, tests) in self.costs() {
+            let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
+            writeln!(
+                f,
+                "{mark} {strategy:<10} {seconds:>12.digits$} s {tests:>12.3e} distance tests"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn explain_result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.points.0;
+        match self.expected {
+            Expected::About(neighbors) => writeln!(
+                f,
+                "estimated result {:.3e} pairs, {neighbors:.1} neighbours per point, {} as CSR",
+                self.pairs(),
+                bytes((self.pairs() * 4.0 + left as f64 * 8.0) as u64)
+            ),
+            Expected::Most(k) => {
+                let pair = 4 + self.width as u64;
+                let result = (left as u64).saturating_mul(k as u64).saturating_mul(pair);
+                writeln!(f, "result {left} × {k}, {}", bytes(result))
+            }
+        }
+    }
+}
+
+impl OnGpu {
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  threads cooperate by {}", self.cooperation)?;
+        if self.cooperation != Cooperation::Cell {
+            write!(f, ", {} to a query", self.threads_per_query)?;
+        }
+        writeln!(f, "; schedule {}; rows are {}", self.schedule, self.gathering)?;
+        match self.slabs {
+            1 => Ok(()),
+            slabs => writeln!(f, "  the points are cut into {slabs} parts"),
+        }
+    }
+}

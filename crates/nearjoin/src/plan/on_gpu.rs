@@ -1,0 +1,220 @@
+//! How a GPU goes about a join: everything that changes how fast an answer comes, and nothing of
+//! what it is.
+
+use core::fmt;
+
+use super::batches::BatchModel;
+use super::{Asked, Calibration, Expected, Narrow, gpu};
+use crate::gpu::{Cooperation, GpuOptions, Schedule};
+use crate::options::DuplicateRemoval;
+use crate::question::Question;
+use crate::summary::Summary;
+
+/// Of the device's free memory, the share that a join uses when no limit is set.
+const SHARE: f64 = 0.9;
+/// Of the memory of the device, the share that an index may take before the points are cut
+/// into slabs: the rest is for the answer.
+const INDEX_SHARE: f64 = 0.7;
+/// Distance tests for a pair of the answer from which on pairs are listed first.
+const MANY_TESTS: f64 = 64.0;
+/// ... from which on each pair of one set is found once and counted in both of its rows, ...
+const FEW_MATCHES: f64 = 8.0;
+/// ... and up to which it is the way to the host that takes time.
+const EASY: f64 = 16.0;
+/// Neighbours a point from which on boxes of 32 points pay.
+const CROWDED: f64 = 48.0;
+/// How much larger the box of queries that look together may be than that of one.
+const LOOSE: f64 = 16.0;
+/// Distance tests of one launch, at about which another one begins: some tenths of a second of a
+/// large GPU, so that a join can be watched and stopped. More launches would leave more of the
+/// device idle, while the last warps of each are busy.
+const LAUNCH: f64 = 4e11;
+/// Bytes of the pieces in which arrays of counts and offsets cross the bus.
+const ARRAY_CHUNK: usize = 8 << 20;
+/// Sizes of the pieces in which rows do. Larger ones would not all be kept for the next join.
+const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
+/// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result.
+const LEAST_BATCH: u64 = 32 << 20;
+const BATCHES: u64 = 8;
+
+/// What a plan knows of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GpuFacts {
+    pub(crate) name: String,
+    /// Bytes of memory, and of those that are free.
+    pub(crate) memory: u64,
+    pub(crate) free: u64,
+    pub(crate) multiprocessors: u32,
+}
+
+/// How rows come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gathering {
+    /// Counted, and found again.
+    Counted,
+    /// Listed as pairs, and spread.
+    Listed,
+}
+
+impl fmt::Display for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Gathering::Counted => "counted and filled",
+            Gathering::Listed => "listed and spread",
+        })
+    }
+}
+
+/// What a GPU does, beside its strategy.
+#[derive(Clone, Debug)]
+pub(crate) struct OnGpu {
+    pub(crate) device: GpuFacts,
+    /// Not `Auto`.
+    pub(crate) cooperation: Cooperation,
+    pub(crate) threads_per_query: u32,
+    /// Not `Auto`.
+    pub(crate) schedule: Schedule,
+    pub(crate) gathering: Gathering,
+    /// Whether every 32 points in index order have a box.
+    pub(crate) boxes: bool,
+    /// How much larger the box of queries that look together may be than that of one.
+    pub(crate) loose: f64,
+    /// `f64` points in `f32`.
+    pub(crate) narrow: Option<Narrow>,
+    /// Slabs that the points are cut into, because the device cannot hold them at once.
+    pub(crate) slabs: usize,
+    /// Bytes of the device that the join may use.
+    pub(crate) limit: u64,
+    /// Bytes of the device that a list with its rows may take.
+    pub(crate) list_bytes: u64,
+    /// A factor on sampled sizes, for tests of what happens when they are wrong.
+    pub(crate) estimate: f64,
+    /// Distance tests that are expected, and pairs.
+    pub(crate) expected_tests: f64,
+    pub(crate) expected_pairs: f64,
+    /// Bytes that cross the bus at a time, and of a batch of rows, if that was asked for.
+    chunk: Option<usize>,
+    batch: Option<u64>,
+    /// Bytes of the device that a batch may take, three of which exist at a time.
+    most_batch: u64,
+    calibration: Calibration,
+}
+
+impl OnGpu {
+    /// `tests`: distance tests that a query is expected to take.
+    pub(super) fn new(
+        asked: &Asked<'_>,
+        summary: &Summary,
+        device: &GpuFacts,
+        calibration: &Calibration,
+        expected: Expected,
+        tests: f64,
+    ) -> Self {
+        let options = &asked.options.gpu;
+        let neighbors = expected.neighbors();
+        let limit = options.memory_limit.unwrap_or((device.free as f64 * SHARE) as u64);
+        let index = gpu::index_bytes(summary);
+        let room = (limit as f64 * INDEX_SHARE).max(1.0);
+        let slabs = (index as f64 / room).ceil().clamp(1.0, 1e6) as usize;
+        let slabs = options.knobs.partitions.unwrap_or(slabs);
+        let rest = limit.saturating_sub(index / slabs as u64);
+        let (cooperation, threads_per_query) = cooperation(asked.question, options);
+        let listed = tests > MANY_TESTS * neighbors.max(0.01);
+        let queries = summary.left as f64;
+        OnGpu {
+            device: device.clone(),
+            cooperation,
+            threads_per_query,
+            schedule: match options.schedule {
+                Schedule::Auto => Schedule::IndexOrder,
+                named => named,
+            },
+            gathering: match options.knobs.listed.unwrap_or(listed) {
+                true => Gathering::Listed,
+                false => Gathering::Counted,
+            },
+            boxes: options.knobs.boxes.unwrap_or(neighbors > CROWDED),
+            loose: options.knobs.loose.unwrap_or(LOOSE),
+            narrow: Narrow::new(summary, neighbors),
+            slabs,
+            limit,
+            list_bytes: rest / 5 * 4,
+            estimate: options.knobs.estimate.unwrap_or(1.0),
+            expected_tests: tests * queries,
+            expected_pairs: neighbors * queries,
+            chunk: options.chunk_bytes,
+            batch: options.batch_bytes,
+            most_batch: (rest / 6).max(1 << 20),
+            calibration: *calibration,
+        }
+    }
+
+    /// The same for a share of the queries.
+    pub(crate) fn for_share(&self, share: f64) -> Self {
+        let expected_tests = self.expected_tests * share;
+        OnGpu { expected_tests, expected_pairs: self.expected_pairs * share, ..self.clone() }
+    }
+
+    /// Whether several threads may write to one row, in any order.
+    pub(crate) fn shares_rows(&self) -> bool {
+        self.cooperation != Cooperation::Cell && self.threads_per_query > 1
+    }
+
+    /// Whether finding each pair of one set once pays although both of its rows want it: where
+    /// tests are many and matches few.
+    pub(crate) fn mirrors(&self) -> bool {
+        self.expected_tests > FEW_MATCHES * self.expected_pairs
+    }
+
+    /// Launches that a share of all queries is done in.
+    pub(crate) fn launches(&self, share: f64) -> u64 {
+        (self.expected_tests * share / LAUNCH).ceil().clamp(1.0, 1e6) as u64
+    }
+
+    /// Bytes of counts and offsets that cross the bus at a time.
+    pub(crate) fn array_chunk(&self) -> usize {
+        self.chunk.unwrap_or(ARRAY_CHUNK)
+    }
+
+    /// Bytes that cross the bus at a time, for a result of `total` bytes, and the seconds that
+    /// it will take; `kept` bytes of host memory are pinned already.
+    pub(crate) fn chunk(&self, total: u64, kept: u64) -> (usize, f64) {
+        let model = BatchModel::of_the_bus(&self.calibration, total);
+        let chunk = match self.chunk {
+            Some(bytes) => bytes.max(64) as u64,
+            None => model.best(total, kept, &CHUNKS).unwrap_or(CHUNKS[2]),
+        };
+        (chunk as usize, model.seconds(total, chunk, kept))
+    }
+
+    /// The size of batches for a result of `total` bytes. With several, the first is soon on the
+    /// bus; but queries of a batch are farther from each other than all are, and share fewer
+    /// candidates. So there is one, unless pairs take few tests.
+    pub(crate) fn batch_bytes(&self, total: u64) -> u64 {
+        let easy = self.expected_tests < EASY * self.expected_pairs;
+        let bytes = if easy { (total / BATCHES).max(LEAST_BATCH) } else { total };
+        self.batch.unwrap_or(bytes).min(self.most_batch).max(4)
+    }
+}
+
+/// How threads share the work, and how many there are to a query. Cell-cooperative kernels were
+/// the fastest in every case that was measured, but do not know the patterns that are decided by
+/// the cell of one query.
+fn cooperation(question: &Question, options: &GpuOptions) -> (Cooperation, u32) {
+    let by_query = match question {
+        Question::Within(within) => {
+            matches!(within.removal, DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp)
+        }
+        Question::Nearest(_) => false,
+    };
+    let cooperation = match options.cooperation {
+        Cooperation::Auto if by_query || options.threads_per_query.is_some() => Cooperation::Thread,
+        Cooperation::Auto => Cooperation::Cell,
+        named => named,
+    };
+    let threads = match cooperation {
+        Cooperation::Warp => 32,
+        _ => options.threads_per_query.unwrap_or(1),
+    };
+    (cooperation, threads as u32)
+}

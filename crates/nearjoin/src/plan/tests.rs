@@ -1,0 +1,189 @@
+//! Decisions without points, threads or a device.
+
+use super::*;
+use crate::gpu::{Cooperation, GpuOptions, Schedule};
+use crate::question::Nearest;
+use crate::summary::tests::summary;
+
+/// So many points in the unit square, of which a share of the sampled pairs lies within ε.
+fn points(points: usize, eps: f64, within: f64) -> Summary {
+    let pairs = 100_000;
+    let summary = summary(points, 2, eps);
+    Summary { pairs, within: [(within * pairs as f64) as usize; _], ..summary }
+}
+
+fn host() -> Host {
+    Host { threads: 4, memory: 16 << 30, calibration: Calibration::default() }
+}
+
+fn gpu(free: u64) -> GpuFacts {
+    GpuFacts { name: "gpu".into(), memory: 2 * free, free, multiprocessors: 132 }
+}
+
+/// What is asked within ε, with the options changed.
+fn within(eps: f64, change: impl FnOnce(&mut Options, &mut Within)) -> (Question, Options) {
+    let (mut options, mut within) = (Options::default(), Within::new(eps));
+    change(&mut options, &mut within);
+    (within.into(), options)
+}
+
+fn on_gpu_of(free: u64, summary: &Summary, (question, options): &(Question, Options)) -> OnGpu {
+    let asked = Asked { question, options };
+    let Question::Within(within) = question else { panic!("{question:?}") };
+    match on_gpu(&asked, within, summary, &host(), &gpu(free)).how {
+        How::Gpu(how) => how,
+        How::Cpu(how) => panic!("{how:?}"),
+    }
+}
+
+#[test]
+fn a_gpu_is_looked_for_where_the_cpu_takes_long() {
+    let (question, options) = within(0.01, |_, _| {});
+    let asked = Asked { question: &question, options: &options };
+    let small = on_cpu(&asked, &points(10_000, 0.01, 1e-3), &host());
+    let reason = worth_a_gpu(&asked, &small, &host()).unwrap_err().unwrap();
+    assert!(reason.contains("too little"), "{reason}");
+    let large = on_cpu(&asked, &points(50_000_000, 0.01, 1e-6), &host());
+    assert!(worth_a_gpu(&asked, &large, &host()).is_ok());
+    // A machine where a GPU is opened at once.
+    let calibration = Calibration { worth_a_gpu: 0.0, ..Calibration::default() };
+    assert!(worth_a_gpu(&asked, &small, &Host { calibration, ..host() }).is_ok());
+}
+
+#[test]
+fn no_gpu_is_looked_for_where_a_device_was_named_or_none_can_do_it() {
+    let large = points(50_000_000, 0.01, 1e-6);
+    for (named, reason) in [(Device::Cpu, None), (Device::Gpu, None)] {
+        let (question, options) = within(0.01, |options, _| options.device = named);
+        let asked = Asked { question: &question, options: &options };
+        let decision = on_cpu(&asked, &large, &host());
+        assert_eq!(worth_a_gpu(&asked, &decision, &host()).unwrap_err(), reason);
+    }
+    let (question, options) = within(0.01, |options, _| options.strategy = Strategy::Ego);
+    let asked = Asked { question: &question, options: &options };
+    let decision = on_cpu(&asked, &large, &host());
+    let reason = worth_a_gpu(&asked, &decision, &host()).unwrap_err().unwrap();
+    assert!(reason.contains("ego"), "{reason}");
+    let question = Nearest::new(8).into();
+    let asked = Asked { question: &question, options: &Options::default() };
+    let decision = on_cpu(&asked, &large, &host());
+    let reason = worth_a_gpu(&asked, &decision, &host()).unwrap_err().unwrap();
+    assert!(reason.contains("KNN"), "{reason}");
+}
+
+#[test]
+fn the_gpu_is_preferred_if_it_is_faster_and_holds_the_points() {
+    let (question, options) = within(0.001, |_, _| {});
+    let (asked, points) =
+        (Asked { question: &question, options: &options }, points(50_000_000, 0.001, 1e-6));
+    let Question::Within(ref within) = question else { unreachable!() };
+    let here = on_cpu(&asked, &points, &host());
+    let large = on_gpu(&asked, within, &points, &host(), &gpu(64 << 30));
+    assert_eq!(prefer_gpu(&here, &large), Ok(()));
+    let small = on_gpu(&asked, within, &points, &host(), &gpu(1 << 30));
+    assert!(prefer_gpu(&here, &small).unwrap_err().contains("do not hold the points"));
+    // A bus that is as slow as a network.
+    let calibration = Calibration { landing: 1e6, ..Calibration::default() };
+    let far = Host { calibration, ..host() };
+    let slow = on_gpu(&asked, within, &points, &far, &gpu(64 << 30));
+    assert!(prefer_gpu(&here, &slow).unwrap_err().contains("would take"));
+}
+
+#[test]
+fn points_beyond_the_memory_of_a_gpu_are_cut_into_slabs() {
+    let points = points(50_000_000, 0.001, 1e-6);
+    let asked = within(0.001, |_, _| {});
+    assert_eq!(on_gpu_of(64 << 30, &points, &asked).slabs, 1);
+    let slabs = on_gpu_of(1 << 30, &points, &asked).slabs;
+    assert!((2..100).contains(&slabs), "{slabs}");
+    let limited = within(0.001, |options, _| {
+        options.gpu = GpuOptions::new().memory_limit(1 << 30);
+    });
+    let how = on_gpu_of(64 << 30, &points, &limited);
+    assert!(how.slabs > 1 && how.limit == 1 << 30, "{how:?}");
+}
+
+#[test]
+fn rows_are_listed_where_a_pair_takes_many_tests() {
+    // A neighbour or two, and all others are candidates.
+    let sparse = summary(100_000, 2, 10.0);
+    let sparse = Summary { pairs: 100_000, within: [2; _], ..sparse };
+    let asked = within(10.0, |options, _| options.strategy = Strategy::Brute);
+    let how = on_gpu_of(64 << 30, &sparse, &asked);
+    assert_eq!(how.gathering, Gathering::Listed);
+    assert!(how.mirrors());
+    // Most candidates match.
+    let dense = Summary { within: [90_000; _], ..sparse };
+    let how = on_gpu_of(64 << 30, &dense, &asked);
+    assert_eq!(how.gathering, Gathering::Counted);
+    assert!(!how.mirrors() && how.boxes);
+}
+
+#[test]
+fn kernels_by_query_where_a_pattern_needs_them() {
+    let summary = points(100_000, 0.01, 1e-4);
+    let how = |change: &dyn Fn(&mut Options, &mut Within)| {
+        on_gpu_of(64 << 30, &summary, &within(0.01, change))
+    };
+    let auto = how(&|_, _| {});
+    assert_eq!((auto.cooperation, auto.threads_per_query), (Cooperation::Cell, 1));
+    assert_eq!(auto.schedule, Schedule::IndexOrder);
+    let unicomp = how(&|_, within| within.removal = DuplicateRemoval::Unicomp);
+    assert_eq!(unicomp.cooperation, Cooperation::Thread);
+    let eight = how(&|options, _| options.gpu = GpuOptions::new().threads_per_query(8));
+    assert_eq!((eight.cooperation, eight.threads_per_query), (Cooperation::Thread, 8));
+    assert!(eight.shares_rows() && !auto.shares_rows());
+    let warp = how(&|options, _| {
+        options.gpu =
+            GpuOptions::new().cooperation(Cooperation::Warp).schedule(Schedule::WorkQueue);
+    });
+    assert_eq!((warp.threads_per_query, warp.schedule), (32, Schedule::WorkQueue));
+}
+
+#[test]
+fn batches_leave_room_and_launches_can_be_watched() {
+    let summary = points(1_000_000, 0.01, 1e-4);
+    let how = on_gpu_of(1 << 30, &summary, &within(0.01, |_, _| {}));
+    let gigabyte = 1u64 << 30;
+    assert!(how.batch_bytes(8 * gigabyte) < gigabyte / 4);
+    assert_eq!(how.launches(1.0), 1);
+    let mut long = how.clone();
+    long.expected_tests = 4e12;
+    assert_eq!(long.launches(1.0), 10);
+    assert_eq!(long.for_share(0.5).launches(1.0), 5);
+    let (chunk, seconds) = how.chunk(gigabyte, 0);
+    assert!((1 << 20..=4 << 20).contains(&chunk) && seconds > 0.01, "{chunk} {seconds}");
+}
+
+#[test]
+fn narrow_columns_where_the_domain_is_small_beside_epsilon() {
+    let how = |eps: f64, removal: DuplicateRemoval, width: usize| {
+        let (question, options) = within(eps, |_, within| within.removal = removal);
+        let asked = Asked { question: &question, options: &options };
+        let summary = Summary { width, ..points(100_000, eps, 1e-5) };
+        match on_cpu(&asked, &summary, &host()).how {
+            How::Cpu(how) => how.narrow.is_some(),
+            How::Gpu(how) => panic!("{how:?}"),
+        }
+    };
+    assert!(how(0.01, DuplicateRemoval::LidUnicomp, 8));
+    assert!(!how(1e-6, DuplicateRemoval::LidUnicomp, 8), "too large a domain");
+    assert!(!how(0.01, DuplicateRemoval::Unicomp, 8), "cells must be exact");
+    assert!(!how(0.01, DuplicateRemoval::LidUnicomp, 4), "narrow already");
+}
+
+#[test]
+fn rows_are_kept_where_there_is_room_for_them_twice() {
+    let (question, options) = within(0.01, |options, _| options.memory_limit = Some(1 << 30));
+    let asked = Asked { question: &question, options: &options };
+    let decision = on_cpu(&asked, &points(1_000_000, 0.01, 1e-5), &host());
+    let input = 1_000_000 * 2 * 8;
+    assert_eq!(decision.spare(0), 3 * input);
+    assert_eq!(decision.spare(input), 2 * input);
+    assert_eq!(decision.spare(u64::MAX), 0);
+    let (question, options) = within(0.01, |options, _| options.memory_limit = Some(0));
+    let asked = Asked { question: &question, options: &options };
+    let none = on_cpu(&asked, &points(1_000_000, 0.01, 1e-5), &host());
+    assert_eq!(none.spare(0), 0);
+    assert!(none.budget.check_index().is_err());
+}

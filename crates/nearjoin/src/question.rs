@@ -1,0 +1,137 @@
+//! The two questions that can be asked of points.
+
+use crate::error::{Error, Result};
+use crate::metric::{Metric, Threshold};
+use crate::options::{DuplicateRemoval, Strategy};
+use crate::scalar::Scalar;
+
+/// What is asked of the points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Question {
+    /// Which points lie within ε of each: an [`EpsJoin`](crate::EpsJoin).
+    Within(Within),
+    /// Which points are nearest to each: a [`KnnJoin`](crate::KnnJoin).
+    Nearest(Nearest),
+}
+
+/// All neighbours within ε, and what only this question has options for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Within {
+    pub(crate) eps: f64,
+    pub(crate) removal: DuplicateRemoval,
+    pub(crate) levels: usize,
+    pub(crate) fanout: usize,
+}
+
+/// The k nearest neighbours, and what only this question has options for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nearest {
+    pub(crate) k: usize,
+    pub(crate) max_distance: Option<f64>,
+    pub(crate) pad: bool,
+}
+
+impl From<Within> for Question {
+    fn from(within: Within) -> Self {
+        Question::Within(within)
+    }
+}
+
+impl From<Nearest> for Question {
+    fn from(nearest: Nearest) -> Self {
+        Question::Nearest(nearest)
+    }
+}
+
+impl Within {
+    pub(crate) fn new(eps: f64) -> Self {
+        Within { eps, removal: DuplicateRemoval::default(), levels: 3, fanout: 16 }
+    }
+
+    /// The distance.
+    pub fn eps(&self) -> f64 {
+        self.eps
+    }
+
+    fn check(&self) -> Result<()> {
+        if !(1..=8).contains(&self.levels) {
+            let value = self.levels;
+            return Err(Error::Option { name: "directory levels", value, allowed: "1 to 8" });
+        }
+        let parts = self.fanout.checked_pow(self.levels as u32);
+        if self.fanout < 2 || parts.is_none_or(|parts| parts > 1 << 24) {
+            let allowed = "2 or more, with at most 2^24 parts over all levels";
+            let value = self.fanout;
+            return Err(Error::Option { name: "directory fan-out", value, allowed });
+        }
+        Ok(())
+    }
+}
+
+impl Nearest {
+    pub(crate) fn new(k: usize) -> Self {
+        Nearest { k, max_distance: None, pad: false }
+    }
+
+    /// Neighbours of each point.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The distance beyond which nothing is a neighbour.
+    pub fn max_distance(&self) -> Option<f64> {
+        self.max_distance
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.k {
+            0 => Err(Error::Option { name: "k", value: 0, allowed: "1 or more" }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Question {
+    /// The strategies that can be named for it.
+    pub fn strategies(&self) -> &'static [Strategy] {
+        match self {
+            Question::Within(_) => Strategy::EPSILON,
+            Question::Nearest(_) => Strategy::KNN,
+        }
+    }
+
+    /// Whether its own options are in range.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Question::Within(within) => within.check(),
+            Question::Nearest(nearest) => nearest.check(),
+        }
+    }
+
+    /// ε, or the distance beyond which nothing is a neighbour; 0 where there is none.
+    pub(crate) fn threshold<T: Scalar>(&self, metric: Metric) -> Result<Threshold<T>> {
+        let distance = match self {
+            Question::Within(within) => within.eps,
+            Question::Nearest(nearest) => nearest.max_distance.unwrap_or(0.0),
+        };
+        Threshold::new(metric, distance)
+    }
+
+    /// Whether there are as many points as neighbours were asked for: `candidates` on the right,
+    /// for each of `queries` on the left.
+    pub(crate) fn check_points(&self, queries: usize, candidates: usize) -> Result<()> {
+        match *self {
+            // Nobody asks for neighbours of no points.
+            Question::Nearest(Nearest { k, pad: false, .. }) if k > candidates && queries > 0 => {
+                Err(Error::TooFewPoints { k, points: candidates })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `b` is a neighbour of `a` whenever `a` is one of `b`, where both are of one set.
+    pub(crate) fn is_symmetric(&self) -> bool {
+        matches!(self, Question::Within(_))
+    }
+}

@@ -1,0 +1,183 @@
+//! How well boxes tell points apart: what decides between a tree and brute force for the nearest.
+//!
+//! No formula sees the intrinsic dimension of points: a line in 64 dimensions is as easy as one in
+//! 1. So boxes are drawn around leaves of two samples, as a tree would draw them around all points,
+//! and those are counted that are no farther from a query than its k-th neighbour in the sample.
+//! The growth from the smaller sample to the larger tells of all points.
+
+use rayon::prelude::*;
+
+use super::spread;
+use crate::metric::{Metric, Threshold};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// Points of the larger sample, and coordinates that it has at the most.
+const SAMPLE: usize = 2048;
+const COORDINATES: usize = 1 << 19;
+/// Groups of queries, queries in each, and neighbours that are looked for.
+const GROUPS: usize = 5;
+const QUERIES: usize = 16;
+const NEIGHBORS: usize = 64;
+/// Points of a leaf.
+const LEAF: usize = 16;
+/// What a search looks at beyond the leaves that it must: its bounds are not tight from the start.
+const BEYOND: f64 = 1.25;
+
+/// Points that a search would look at, in samples of two sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pruning {
+    /// Points in the smaller and the larger sample, and those looked at for a query.
+    pub(crate) points: [usize; 2],
+    pub(crate) tests: [f64; 2],
+    /// Neighbours that were looked for.
+    pub(crate) k: usize,
+}
+
+impl Pruning {
+    /// None where there are so few points that a sample would be most of them.
+    pub(super) fn sample<T: Scalar>(
+        left: Points<'_, T>,
+        right: Points<'_, T>,
+        threshold: &Threshold<T>,
+        k: usize,
+    ) -> Option<Self> {
+        let most = (COORDINATES / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
+        if right.len() <= 2 * most || left.is_empty() {
+            return None;
+        }
+        let queries = rows(left, (GROUPS * QUERIES).min(left.len()));
+        let (k, dim) = (k.min(NEIGHBORS), left.dimension());
+        // ε is 0 where the nearest have no largest distance.
+        let cap = match threshold.eps.to_f64() {
+            0.0 => f64::INFINITY,
+            _ => threshold.bound.to_f64(),
+        };
+        let points = [most / 4, most];
+        let tests = points.map(|points| {
+            let leaves = Leaves::new(rows(right, points), dim);
+            let looked_at = queries
+                .par_chunks(dim)
+                .map(|query| leaves.looked_at(query, k, cap, threshold.metric) as f64);
+            let looked_at: Vec<f64> = looked_at.collect();
+            // The group in the middle, so that one outlier decides nothing.
+            let average = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
+            let mut groups: Vec<f64> = looked_at.chunks(QUERIES).map(average).collect();
+            groups.sort_by(f64::total_cmp);
+            (BEYOND * groups[groups.len() / 2]).min(points as f64)
+        });
+        Some(Pruning { points, tests, k })
+    }
+}
+
+/// Coordinates of rows from all over the input.
+fn rows<T: Scalar>(points: Points<'_, T>, of: usize) -> Vec<f64> {
+    let rows = (0..of).map(|at| points.row(spread(at, of, points.len())));
+    rows.flatten().map(|x| x.to_f64()).collect()
+}
+
+/// Sampled points in leaves, with boxes.
+struct Leaves {
+    /// Coordinates, point after point.
+    points: Vec<f64>,
+    /// Sides of the box of each leaf, dimension after dimension.
+    boxes: Vec<(f64, f64)>,
+    dim: usize,
+}
+
+impl Leaves {
+    fn new(points: Vec<f64>, dim: usize) -> Self {
+        let mut order: Vec<u32> = (0..(points.len() / dim) as u32).collect();
+        split(&points, dim, &mut order);
+        let mut boxes = Vec::with_capacity(order.len().div_ceil(LEAF) * dim);
+        boxes.extend(order.chunks(LEAF).flat_map(|leaf| extents(&points, dim, leaf)));
+        Leaves { points, boxes, dim }
+    }
+
+    /// Points of the leaves that are no farther away than the `k`-th neighbour, or `cap`.
+    fn looked_at(&self, query: &[f64], k: usize, cap: f64, metric: Metric) -> usize {
+        let gap = |gaps: &mut dyn Iterator<Item = f64>| gaps.fold(0.0, |a, g| metric.widen(a, g));
+        let apart = |point: &[f64]| gap(&mut point.iter().zip(query).map(|(x, y)| (x - y).abs()));
+        let mut distances: Vec<f64> = self.points.chunks_exact(self.dim).map(apart).collect();
+        let k = k.min(distances.len()) - 1;
+        let bound = cap.min(*distances.select_nth_unstable_by(k, f64::total_cmp).1);
+        let outside = |leaf: &[(f64, f64)]| {
+            let sides = leaf.iter().zip(query);
+            gap(&mut sides.map(|((lo, hi), x)| (lo - x).max(x - hi).max(0.0)))
+        };
+        LEAF * self.boxes.chunks_exact(self.dim).filter(|leaf| outside(leaf) <= bound).count()
+    }
+}
+
+/// Least and greatest coordinate of some points, per dimension.
+fn extents(points: &[f64], dim: usize, rows: &[u32]) -> Vec<(f64, f64)> {
+    let mut extents = vec![(f64::INFINITY, f64::NEG_INFINITY); dim];
+    for &row in rows {
+        let point = &points[row as usize * dim..][..dim];
+        for (extent, &x) in extents.iter_mut().zip(point) {
+            *extent = (extent.0.min(x), extent.1.max(x));
+        }
+    }
+    extents
+}
+
+/// Puts rows in the order of a balanced tree: halves along the dimension in which they spread
+/// most, down to leaves.
+fn split(points: &[f64], dim: usize, rows: &mut [u32]) {
+    if rows.len() <= LEAF {
+        return;
+    }
+    let extents = extents(points, dim, rows);
+    // Halved first: an extent may be beyond the largest number.
+    let width = |j: &usize| extents[*j].1 / 2.0 - extents[*j].0 / 2.0;
+    let widest = (0..dim).max_by(|a, b| width(a).total_cmp(&width(b))).unwrap_or(0);
+    let middle = (rows.len() / 2).next_multiple_of(LEAF).min(rows.len() - 1);
+    let coordinate = |row: u32| points[row as usize * dim + widest];
+    rows.select_nth_unstable_by(middle, |&a, &b| {
+        coordinate(a).total_cmp(&coordinate(b)).then(a.cmp(&b))
+    });
+    let (low, high) = rows.split_at_mut(middle);
+    split(points, dim, low);
+    split(points, dim, high);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points along a line, or all over a cube.
+    fn pruning(dim: usize, line: bool) -> Pruning {
+        let mut x = 7u64;
+        let mut random = || {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (x >> 40) as f64
+        };
+        let data: Vec<f64> = (0..20_000)
+            .flat_map(|_| {
+                let along = random();
+                (0..dim).map(|_| if line { along } else { random() }).collect::<Vec<_>>()
+            })
+            .collect();
+        let points = Points::new(&data, dim).unwrap();
+        let threshold = Threshold::new(Metric::L2, 0.0).unwrap();
+        Pruning::sample(points, points, &threshold, 8).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_easy_in_any_dimension_and_a_cube_is_not() {
+        for dim in [1, 16] {
+            let line = pruning(dim, true);
+            assert!(line.tests[1] < 100.0, "{dim}-D: {line:?}");
+        }
+        let cube = pruning(32, false);
+        assert!(cube.tests[1] > 1000.0 && cube.tests[1] > 2.0 * cube.tests[0], "{cube:?}");
+    }
+
+    #[test]
+    fn few_points_are_not_sampled() {
+        let data = vec![1.0; 4000];
+        let points = Points::new(&data, 1).unwrap();
+        let threshold = Threshold::new(Metric::L2, 0.0).unwrap();
+        assert_eq!(Pruning::sample(points, points, &threshold, 8), None);
+    }
+}
