@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::gpu::Child;
 use crate::gpu::cases::{CASES, PAPERS};
-use crate::workload::{Case, EPS_CASES, KNN_ADVERSARIAL, KNN_CASES};
+use crate::workload::{Ask, Case, Nearest, Within};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -73,8 +73,8 @@ impl Join {
     /// The names of its cases.
     pub(crate) fn case_names(self) -> Vec<&'static str> {
         match self {
-            Join::Eps => EPS_CASES.iter().map(|case| case.name).collect(),
-            Join::Knn => KNN_CASES.iter().chain(KNN_ADVERSARIAL).map(|case| case.name).collect(),
+            Join::Eps => Case::<Within>::all().map(|case| case.name).collect(),
+            Join::Knn => Case::<Nearest>::all().map(|case| case.name).collect(),
         }
     }
 }
@@ -162,10 +162,10 @@ impl Options {
     }
 
     /// Those of some cases that are chosen.
-    pub(crate) fn chosen<Ask>(
+    pub(crate) fn chosen<A: Ask>(
         &self,
-        cases: &'static [Case<Ask>],
-    ) -> impl Iterator<Item = &'static Case<Ask>> {
+        cases: &'static [Case<A>],
+    ) -> impl Iterator<Item = &'static Case<A>> {
         cases.iter().filter(|case| self.has_case(case.name))
     }
 }
@@ -315,9 +315,9 @@ mod tests {
     fn cases_are_those_of_the_join() {
         let options = parsed("--cases uniform2-k8,line6-k8 --knn").unwrap();
         assert_eq!(options.join, Join::Knn);
-        assert_eq!(options.chosen(KNN_CASES).count(), 1);
-        assert_eq!(options.chosen(KNN_ADVERSARIAL).count(), 1);
-        assert_eq!(parsed("").unwrap().chosen(EPS_CASES).count(), EPS_CASES.len());
+        assert_eq!(options.chosen(Nearest::CASES).count(), 1);
+        assert_eq!(options.chosen(Nearest::ADVERSARIAL).count(), 1);
+        assert_eq!(parsed("").unwrap().chosen(Within::CASES).count(), Within::CASES.len());
     }
 
     #[test]

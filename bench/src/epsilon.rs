@@ -11,12 +11,12 @@ use crate::once::Once;
 use crate::peers::{self, Answer, Outcome, Peer, Python};
 use crate::report::{Beside, peers_table};
 use crate::table::{Table, grouped, seconds, times};
-use crate::workload::EPS_CASES;
+use crate::workload::{Ask, Case, Within};
 use ours::Ours;
 
 /// One CSR call on the case of this name, or one count where the case allows no more.
 pub(crate) fn once(name: &str, points: Option<usize>) -> Result<Once> {
-    let case = EPS_CASES.iter().find(|case| case.name == name).ok_or("no such case")?;
+    let case = Case::<Within>::all().find(|case| case.name == name).ok_or("no such case")?;
     Once::here(&case.workload(points), |workload| match case.count_only() {
         true => ours::count(&workload.data, workload),
         false => ours::csr(&workload.data, workload).map(|(seconds, stats, _)| (seconds, stats)),
@@ -47,7 +47,7 @@ impl Comparison {
     /// Runs it all.
     pub(crate) fn run(options: &Options, python: &Python) -> Result<Self> {
         let mut rows = Vec::new();
-        for case in options.chosen(EPS_CASES) {
+        for case in options.chosen(Within::CASES) {
             let workload = case.workload(options.points);
             eprintln!("{}: nearjoin", case.name);
             let ours = Ours::measure(&workload, options)?;

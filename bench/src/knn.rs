@@ -13,7 +13,7 @@ use crate::once::Once;
 use crate::peers::{self, Outcome, Peer, Python};
 use crate::report::{Beside, peers_table};
 use crate::table::{Table, grouped, seconds, times};
-use crate::workload::{KNN_ADVERSARIAL, KNN_CASES};
+use crate::workload::{Ask, Case, Nearest};
 
 /// A distance may differ by this share: engines round in another order, and scikit-learn's
 /// brute force subtracts products.
@@ -21,8 +21,7 @@ const ROUNDING: f64 = 1e-12;
 
 /// One call on the case of this name.
 pub(crate) fn once(name: &str, points: Option<usize>) -> Result<Once> {
-    let mut cases = KNN_CASES.iter().chain(KNN_ADVERSARIAL);
-    let case = cases.find(|case| case.name == name).ok_or("no such case")?;
+    let case = Case::<Nearest>::all().find(|case| case.name == name).ok_or("no such case")?;
     Once::here(&case.workload(points), |workload| {
         let (seconds, stats, _) = ours::call(&workload.data, case.dimension, workload.k())?;
         Ok((seconds, stats))
@@ -59,7 +58,7 @@ impl Comparison {
     /// Runs it all.
     pub(crate) fn run(options: &Options, python: &Python) -> Result<Self> {
         let mut rows = Vec::new();
-        for case in options.chosen(KNN_CASES) {
+        for case in options.chosen(Nearest::CASES) {
             let workload = case.workload(options.points);
             let (points, k) = (workload.points, workload.k());
             eprintln!("{}: nearjoin", case.name);

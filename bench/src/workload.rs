@@ -30,113 +30,125 @@ pub(crate) enum Shape {
     Lattice,
 }
 
-/// What an ε-join is asked for: the neighbours within this distance.
+/// What a join is asked for.
+pub(crate) trait Ask: Copy + 'static {
+    /// The standard cases, in the order of the tables.
+    const CASES: &'static [Case<Self>];
+    /// Cases on which an index could degenerate: not so many points, as one that does takes
+    /// a time that goes with their square.
+    const ADVERSARIAL: &'static [Case<Self>] = &[];
+
+    /// What is asked of points that each stand for `thinning` of the standard number.
+    fn scaled(self, shape: Shape, dimension: usize, thinning: f64) -> Self;
+}
+
+/// Of an ε-join: the neighbours within this distance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within(pub(crate) f64);
 
-/// What a KNN-join is asked for: so many nearest neighbours.
+/// Of a KNN-join: so many nearest neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nearest(pub(crate) usize);
 
 /// A standard case: a shape, a dimension, and what is asked.
 #[derive(Debug)]
-pub(crate) struct Case<Ask> {
+pub(crate) struct Case<A> {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) dimension: usize,
     /// Beside the standard number: this many for each 20.
     per_20: usize,
-    ask: Ask,
+    ask: A,
 }
 
-impl<Ask> Case<Ask> {
-    const fn new(name: &'static str, shape: Shape, dimension: usize, ask: Ask) -> Self {
+impl<A: Ask> Case<A> {
+    const fn new(name: &'static str, shape: Shape, dimension: usize, ask: A) -> Self {
         Case { name, shape, dimension, per_20: 20, ask }
     }
 
-    const fn per_20(self, per_20: usize) -> Self
-    where
-        Ask: Copy,
-    {
+    const fn per_20(self, per_20: usize) -> Self {
         Case { per_20, ..self }
     }
 
-    /// Draws the points and asks about them.
-    fn draw(&'static self, points: Option<usize>, ask: Ask) -> Workload<Ask> {
-        let points = (points.unwrap_or(STANDARD) * self.per_20).div_ceil(20);
+    /// All cases of a join.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        A::CASES.iter().chain(A::ADVERSARIAL)
+    }
+
+    /// Draws the points: `points` of them beside the standard 2·10⁶.
+    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload<A> {
+        let standard = points.unwrap_or(STANDARD);
+        let thinning = STANDARD as f64 / standard as f64;
+        let ask = self.ask.scaled(self.shape, self.dimension, thinning);
+        let points = (standard * self.per_20).div_ceil(20);
         let data = draw(self.shape, points, self.dimension);
         Workload { case: self, points, ask, data }
     }
 }
 
-/// The standard cases of the ε-join, in the order of the tables.
-pub(crate) const EPS_CASES: &[Case<Within>] = &[
-    Case::new("uniform2", Shape::Uniform, 2, Within(0.2)),
-    Case::new("uniform3", Shape::Uniform, 3, Within(1.0)),
-    Case::new("uniform4", Shape::Uniform, 4, Within(4.0)),
-    Case::new("uniform6", Shape::Uniform, 6, Within(8.0)),
-    Case::new("exponential2", Shape::Exponential, 2, Within(0.0004)),
-    Case::new("clustered", Shape::Clustered, 2, Within(0.02)).per_20(50),
-];
+impl Ask for Within {
+    const CASES: &'static [Case<Within>] = &[
+        Case::new("uniform2", Shape::Uniform, 2, Within(0.2)),
+        Case::new("uniform3", Shape::Uniform, 3, Within(1.0)),
+        Case::new("uniform4", Shape::Uniform, 4, Within(4.0)),
+        Case::new("uniform6", Shape::Uniform, 6, Within(8.0)),
+        Case::new("exponential2", Shape::Exponential, 2, Within(0.0004)),
+        Case::new("clustered", Shape::Clustered, 2, Within(0.02)).per_20(50),
+    ];
 
-/// The standard cases of the KNN-join.
-pub(crate) const KNN_CASES: &[Case<Nearest>] = &[
-    Case::new("uniform2-k8", Shape::Uniform, 2, Nearest(8)),
-    Case::new("uniform2-k32", Shape::Uniform, 2, Nearest(32)),
-    Case::new("uniform4-k8", Shape::Uniform, 4, Nearest(8)),
-    Case::new("exponential4-k8", Shape::Exponential, 4, Nearest(8)),
-    Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),
-    Case::new("clustered-k8", Shape::Clustered, 2, Nearest(8)).per_20(50),
-    Case::new("uniform64-k10", Shape::Uniform, 64, Nearest(10)).per_20(1),
-];
+    /// ε, so that the number of neighbours stays. The clusters grow or shrink in proportion
+    /// and keep ε, so there the number of neighbours goes with the number of points.
+    fn scaled(self, shape: Shape, dimension: usize, thinning: f64) -> Self {
+        let Within(eps) = self;
+        match shape {
+            Shape::Clustered => self,
+            _ => Within(eps * thinning.powf(1.0 / dimension as f64)),
+        }
+    }
+}
 
-/// Cases of the KNN-join on which an index could degenerate: not so many points, as one that
-/// does takes a time that goes with their square.
-pub(crate) const KNN_ADVERSARIAL: &[Case<Nearest>] = &[
-    Case::new("equal2-k8", Shape::Equal, 2, Nearest(8)).per_20(5),
-    Case::new("duplicates2-k8", Shape::Duplicates, 2, Nearest(8)).per_20(5),
-    Case::new("outlier2-k8", Shape::Outlier, 2, Nearest(8)).per_20(5),
-    Case::new("line6-k8", Shape::Line, 6, Nearest(8)).per_20(5),
-    Case::new("lattice3-k8", Shape::Lattice, 3, Nearest(8)).per_20(5),
-    Case::new("lattice6-k8", Shape::Lattice, 6, Nearest(8)).per_20(5),
-];
+impl Ask for Nearest {
+    const CASES: &'static [Case<Nearest>] = &[
+        Case::new("uniform2-k8", Shape::Uniform, 2, Nearest(8)),
+        Case::new("uniform2-k32", Shape::Uniform, 2, Nearest(32)),
+        Case::new("uniform4-k8", Shape::Uniform, 4, Nearest(8)),
+        Case::new("exponential4-k8", Shape::Exponential, 4, Nearest(8)),
+        Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),
+        Case::new("clustered-k8", Shape::Clustered, 2, Nearest(8)).per_20(50),
+        Case::new("uniform64-k10", Shape::Uniform, 64, Nearest(10)).per_20(1),
+    ];
+
+    const ADVERSARIAL: &'static [Case<Nearest>] = &[
+        Case::new("equal2-k8", Shape::Equal, 2, Nearest(8)).per_20(5),
+        Case::new("duplicates2-k8", Shape::Duplicates, 2, Nearest(8)).per_20(5),
+        Case::new("outlier2-k8", Shape::Outlier, 2, Nearest(8)).per_20(5),
+        Case::new("line6-k8", Shape::Line, 6, Nearest(8)).per_20(5),
+        Case::new("lattice3-k8", Shape::Lattice, 3, Nearest(8)).per_20(5),
+        Case::new("lattice6-k8", Shape::Lattice, 6, Nearest(8)).per_20(5),
+    ];
+
+    fn scaled(self, _: Shape, _: usize, _: f64) -> Self {
+        self
+    }
+}
 
 impl Case<Within> {
     /// Whether the answer is too large for anything but a count.
     pub(crate) fn count_only(&self) -> bool {
         self.shape == Shape::Clustered
     }
-
-    /// Draws the points. A `points` other than the standard 2·10⁶ scales ε so that the
-    /// number of neighbours stays; the clusters grow or shrink in proportion and keep ε,
-    /// so there the number of neighbours goes with the number of points.
-    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload<Within> {
-        let Within(eps) = self.ask;
-        let grown = match self.shape {
-            Shape::Clustered => 1.0,
-            _ => STANDARD as f64 / points.unwrap_or(STANDARD) as f64,
-        };
-        self.draw(points, Within(eps * grown.powf(1.0 / self.dimension as f64)))
-    }
-}
-
-impl Case<Nearest> {
-    /// Draws the points: `points` of them beside the standard 2·10⁶.
-    pub(crate) fn workload(&'static self, points: Option<usize>) -> Workload<Nearest> {
-        self.draw(points, self.ask)
-    }
 }
 
 /// A case with its points.
-pub(crate) struct Workload<Ask: 'static> {
-    pub(crate) case: &'static Case<Ask>,
+pub(crate) struct Workload<A: 'static> {
+    pub(crate) case: &'static Case<A>,
     pub(crate) points: usize,
-    pub(crate) ask: Ask,
+    pub(crate) ask: A,
     /// Row-major.
     pub(crate) data: Vec<f64>,
 }
 
-impl<Ask> Workload<Ask> {
+impl<A> Workload<A> {
     /// Coordinates per point.
     pub(crate) fn dimension(&self) -> usize {
         self.case.dimension
@@ -160,7 +172,7 @@ impl Workload<Within> {
     pub(crate) fn of_25_neighbors(points: usize) -> Self {
         let eps = (25.0 * 100.0 * 100.0 / (std::f64::consts::PI * points as f64)).sqrt();
         let data = uniform(points, 2, &mut StdRng::seed_from_u64(SEED));
-        Workload { case: &EPS_CASES[0], points, ask: Within(eps), data }
+        Workload { case: &Within::CASES[0], points, ask: Within(eps), data }
     }
 
     /// The distance within which neighbours are asked for.
@@ -263,14 +275,8 @@ fn shuffled(points: usize, random: &mut StdRng) -> impl Iterator<Item = usize> +
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_same_points_in_every_run() {
-        for case in EPS_CASES {
-            let (once, again) = (case.workload(Some(1000)), case.workload(Some(1000)));
-            assert_eq!(once.data, again.data);
-            assert_eq!(once.data.len(), once.points * case.dimension);
-        }
-        for case in KNN_CASES.iter().chain(KNN_ADVERSARIAL) {
+    fn draw_twice<A: Ask>() {
+        for case in Case::<A>::all() {
             let (once, again) = (case.workload(Some(1010)), case.workload(Some(1010)));
             assert_eq!(once.data, again.data);
             assert_eq!(once.data.len(), once.points * case.dimension);
@@ -278,12 +284,18 @@ mod tests {
     }
 
     #[test]
+    fn the_same_points_in_every_run() {
+        draw_twice::<Within>();
+        draw_twice::<Nearest>();
+    }
+
+    #[test]
     fn fewer_points_keep_their_neighbors() {
-        assert_eq!(EPS_CASES[2].name, "uniform4");
-        assert_eq!(EPS_CASES[2].workload(Some(STANDARD / 16)).eps(), 8.0);
-        assert_eq!(EPS_CASES[5].name, "clustered");
-        assert_eq!(EPS_CASES[5].workload(Some(2000)).points, 5000);
-        assert_eq!(EPS_CASES[5].workload(None).eps(), 0.02);
+        assert_eq!(Within::CASES[2].name, "uniform4");
+        assert_eq!(Within::CASES[2].workload(Some(STANDARD / 16)).eps(), 8.0);
+        assert_eq!(Within::CASES[5].name, "clustered");
+        assert_eq!(Within::CASES[5].workload(Some(2000)).points, 5000);
+        assert_eq!(Within::CASES[5].workload(None).eps(), 0.02);
     }
 
     /// How many different places points have.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::Result;
 use crate::args::Options;
 use crate::table::{Table, grouped, seconds, times};
-use crate::workload::{KNN_ADVERSARIAL, Shape, draw};
+use crate::workload::{Ask, Nearest, Shape, draw};
 
 use super::ours;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     ]);
     // What uniform points took, by number, dimension and k.
     let mut uniform = HashMap::new();
-    for case in options.chosen(KNN_ADVERSARIAL) {
+    for case in options.chosen(Nearest::ADVERSARIAL) {
         eprintln!("{}: nearjoin", case.name);
         let workload = case.workload(options.points);
         let (points, dimension, k) = (workload.points, case.dimension, workload.k());
