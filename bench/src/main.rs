@@ -6,6 +6,7 @@
 //! ```
 
 mod args;
+mod call;
 mod epsilon;
 mod gpu;
 mod knn;

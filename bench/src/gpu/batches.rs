@@ -4,10 +4,11 @@
 use nearjoin::{BatchModel, GpuOptions, Points};
 
 use super::cases::PAPERS;
-use super::measure::{self, Arrays, Timed, agree};
+use super::measure::{self, Arrays, Timed};
 use super::{Target, data};
 use crate::Result;
 use crate::args::Options;
+use crate::call::agree;
 use crate::table::{Table, grouped, milliseconds};
 
 pub(super) const ABOUT: &str = "\

@@ -7,10 +7,10 @@ use std::time::Instant;
 use nearjoin::{GpuOptions, Points};
 
 use super::cases::{CASES, FIRST_CALL, STANDARD};
-use super::measure::agree;
 use super::{Child, Failures, Target, data, measure};
 use crate::Result;
 use crate::args::Options;
+use crate::call::agree;
 use crate::table::{Table, milliseconds, times};
 
 /// What the first two calls of a process took, in milliseconds.

@@ -3,10 +3,11 @@
 use nearjoin::{Cooperation, DuplicateRemoval, EpsJoin, GpuOptions, Points, Schedule, Strategy};
 
 use super::cases::{BATCHED, PAPERS, Set};
-use super::measure::{self, agree, best};
+use super::measure::{self, best};
 use super::{Child, Failures, Target, data};
 use crate::Result;
 use crate::args::Options;
+use crate::call::agree;
 use crate::table::{Table, grouped, milliseconds};
 
 /// An answer with more pairs is only counted.

@@ -3,10 +3,11 @@
 use nearjoin::{Device, EpsJoin, GpuOptions, Points};
 
 use super::cases::{Set, TENFOLD};
-use super::measure::{self, agree, best};
+use super::measure::{self, best};
 use super::{Target, data};
 use crate::Result;
 use crate::args::Options;
+use crate::call::agree;
 use crate::table::{Table, grouped, milliseconds, times};
 
 const SIZES: [usize; 2] = [10_000_000, 100_000_000];

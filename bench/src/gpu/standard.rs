@@ -6,10 +6,11 @@ use std::time::Instant;
 use nearjoin::{Device, EpsJoin, GpuOptions, Points, Scalar};
 
 use super::cases::{CASES, Case, F64_BESIDE_F32, STANDARD};
-use super::measure::{self, Timed, agree, best};
+use super::measure::{self, Timed, best};
 use super::{Failures, Target, data, first};
 use crate::Result;
 use crate::args::Options;
+use crate::call::agree;
 use crate::table::{Table, grouped, milliseconds, times};
 
 /// The section: the cases, and the first call of a fresh process on each.

@@ -1,14 +1,10 @@
-//! nearjoin itself, timed from borrowed coordinates to ids and distances.
-//!
-//! Every time includes checking the points, planning, indexing and joining. Giving the
-//! memory of a result back is outside.
-
-use std::time::Instant;
+//! What nearjoin takes for a KNN-join.
 
 use nearjoin::sink::Neighbors;
-use nearjoin::{KnnJoin, Points, Scalar, Stats};
+use nearjoin::{KnnJoin, Scalar, Stats};
 
 use crate::Result;
+use crate::call::timed;
 
 /// The best of several calls.
 pub(crate) struct Best<T> {
@@ -58,9 +54,8 @@ pub(crate) fn call<T: Scalar>(
     dimension: usize,
     k: usize,
 ) -> Result<(f64, Stats, Neighbors<T>)> {
-    let start = Instant::now();
-    let points = Points::new(data, dimension)?;
     let mut neighbors = Neighbors::new();
-    let stats = KnnJoin::new(k).plan_self(&points)?.run(&mut neighbors)?;
-    Ok((start.elapsed().as_secs_f64(), stats, neighbors))
+    let (seconds, stats) =
+        timed(data, dimension, |points| KnnJoin::new(k).plan_self(points)?.run(&mut neighbors))?;
+    Ok((seconds, stats, neighbors))
 }
