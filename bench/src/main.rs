@@ -7,6 +7,7 @@
 
 mod args;
 mod call;
+mod compare;
 mod epsilon;
 mod gpu;
 mod knn;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 use crate::args::{Join, Options, Section};
 use crate::machine::Machine;
+use crate::once::Once;
 use crate::peers::Python;
 
 /// Errors are for reading: this is a program, not a library.
@@ -46,8 +48,8 @@ fn run(options: Options) -> Result<bool> {
     }
     if let Some(name) = &options.once {
         let once = match options.join {
-            Join::Eps => epsilon::once(name, options.points)?,
-            Join::Knn => knn::once(name, options.points)?,
+            Join::Eps => Once::here::<epsilon::Ours>(name, options.points)?,
+            Join::Knn => Once::here::<knn::Ours>(name, options.points)?,
         };
         println!("{once}");
         return Ok(true);
@@ -66,26 +68,15 @@ fn run(options: Options) -> Result<bool> {
     let mut agree = true;
     let mut sections = Vec::new();
     for section in &options.sections {
-        let text = match (section, options.join) {
-            (Section::Compare, Join::Eps) => {
-                let comparison = epsilon::Comparison::run(&options, &python)?;
-                agree &= comparison.agree();
-                comparison.to_string()
-            }
-            (Section::Compare, Join::Knn) => {
-                let comparison = knn::Comparison::run(&options, &python)?;
-                agree &= comparison.agree();
-                comparison.to_string()
-            }
-            (Section::Scaling, _) => epsilon::scaling::run(&options)?,
-            (Section::Adversarial, _) => knn::adversarial::run(&options)?,
-            (Section::Memory, _) => once::memory(&options)?,
-            (&section, _) => {
-                let (text, right) = gpu::run(section, &options)?;
-                agree &= right;
-                text
-            }
+        let (text, right) = match (section, options.join) {
+            (Section::Compare, Join::Eps) => compare::run::<epsilon::Ours>(&options, &python)?,
+            (Section::Compare, Join::Knn) => compare::run::<knn::Ours>(&options, &python)?,
+            (Section::Scaling, _) => (epsilon::scaling::run(&options)?, true),
+            (Section::Adversarial, _) => (knn::adversarial::run(&options)?, true),
+            (Section::Memory, _) => (once::memory(&options)?, true),
+            (&section, _) => gpu::run(section, &options)?,
         };
+        agree &= right;
         println!("{text}");
         sections.push(text);
     }

@@ -9,13 +9,14 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use nearjoin::{Stats, Strategy};
+use nearjoin::Strategy;
 
 use crate::Result;
 use crate::args::{Join, Options};
+use crate::compare::Compared;
 use crate::machine::process_memory;
 use crate::table::{Table, grouped, mebibytes, seconds};
-use crate::workload::Workload;
+use crate::workload::Case;
 
 /// What one call took.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,16 +34,15 @@ pub(crate) struct Once {
 }
 
 impl Once {
-    /// One call in this process.
-    pub(crate) fn here<Ask>(
-        workload: &Workload<Ask>,
-        call: impl FnOnce(&Workload<Ask>) -> Result<(f64, Stats)>,
-    ) -> Result<Self> {
+    /// One call in this process, on the case of this name.
+    pub(crate) fn here<J: Compared>(name: &str, points: Option<usize>) -> Result<Self> {
+        let case = Case::<J::Ask>::all().find(|case| case.name == name).ok_or("no such case")?;
+        let workload = case.workload(points);
         // Forget the peak that making the points left; where the system does not allow
         // it, the peak is an upper bound.
         let _ = fs::write("/proc/self/clear_refs", "5");
         let before = process_memory("VmRSS").unwrap_or(0);
-        let (seconds, stats) = call(workload)?;
+        let (seconds, stats) = J::once(&workload)?;
         Ok(Once {
             seconds,
             pairs: stats.pairs,
@@ -55,7 +55,7 @@ impl Once {
         })
     }
 
-    /// The same in a fresh process, for the case of this name.
+    /// The same in a fresh process.
     pub(crate) fn elsewhere(name: &str, options: &Options) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--once", name]).stderr(Stdio::inherit());
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_line_comes_back() {
-        let once = crate::knn::once("uniform4-k8", Some(1000)).unwrap();
+        let once = Once::here::<crate::knn::Ours>("uniform4-k8", Some(1000)).unwrap();
         assert_eq!(once.pairs, 8000);
         assert_eq!(once, once.to_string().parse().unwrap());
         assert!("1 2 3".parse::<Once>().is_err());

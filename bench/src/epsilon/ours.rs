@@ -1,24 +1,20 @@
 //! What nearjoin takes for an ε-join.
 
 use nearjoin::sink::{Count, CsrInto, CsrSink};
-use nearjoin::{Csr, EpsJoin, Scalar, Sink, Stats, Strategy};
+use nearjoin::{Csr, EpsJoin, Scalar, Sink, Stats};
 
 use crate::Result;
 use crate::args::Options;
 use crate::call::{agree, best, timed};
-use crate::once::Once;
 use crate::workload::{Within, Workload};
 
 /// What nearjoin took for a case, in seconds, the best of several calls each.
 pub(crate) struct Ours {
     /// Ordered pairs, no point with itself.
     pub(crate) pairs: u64,
-    pub(crate) strategy: Strategy,
     pub(crate) count: f64,
     /// Not for the cases that can only be counted.
     pub(crate) csr: Option<CsrTimes>,
-    /// The first call of a fresh process.
-    pub(crate) first: f64,
 }
 
 /// What whole answers took.
@@ -34,10 +30,8 @@ pub(crate) struct CsrTimes {
 }
 
 impl Ours {
-    /// Runs every kind of call on a case, and checks that they agree.
-    pub(crate) fn measure(workload: &Workload<Within>, options: &Options) -> Result<Self> {
-        let first = Once::elsewhere(workload.case.name, options)?;
-        let pairs = first.pairs;
+    /// Runs every kind of call on a case, and checks that each finds `pairs` of them.
+    pub(crate) fn of(workload: &Workload<Within>, pairs: u64, options: &Options) -> Result<Self> {
         let (count, ()) = best(options.reps, || {
             let (seconds, stats) = count(&workload.data, workload)?;
             Ok((seconds, agree("count", stats.pairs, pairs)?))
@@ -46,7 +40,7 @@ impl Ours {
             true => None,
             false => Some(CsrTimes::of(workload, pairs, options)?),
         };
-        Ok(Ours { pairs, strategy: first.strategy, count, csr, first: first.seconds })
+        Ok(Ours { pairs, count, csr })
     }
 }
 
