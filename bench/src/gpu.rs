@@ -202,12 +202,4 @@ mod tests {
         assert_eq!(failures.keep::<u8>("two", Err("lost".into())), None);
         assert_eq!(failures.0, "- **two failed: lost**\n");
     }
-
-    #[test]
-    fn the_small_case_on_the_kernels_own_sources() {
-        let options = options("--gpu-small --points 60");
-        let target = Target::new(&options).unwrap();
-        let (text, right) = small::run_every(&target, 60, 13).unwrap();
-        assert!(right, "{text}");
-    }
 }

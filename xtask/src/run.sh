@@ -5,7 +5,8 @@
 #                         (default: all of them; check: the first four; tables: the others)
 #
 # Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
-# QUICK=1 makes the tables smaller. A section that fails does not keep the others from running.
+# QUICK=1 makes the tables smaller. SMALL=N gives the sanitizers N points. A section that fails
+# does not keep the others from running.
 
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -46,8 +47,8 @@ section() {
     conformance) NEARJOIN_TEST_GPU=1 "$bin/suite" gpu:: ;;
     # The sham driver is for machines without one.
     unit) "$bin/unit" exec::gpu::cuda --skip sham ;;
-    memcheck) sanitizer memcheck "$bin/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
-    racecheck) sanitizer racecheck "$bin/nearjoin-bench" --gpu-small --points "${SMALL:-1000}" ;;
+    memcheck) sanitizer memcheck "$bin/nearjoin-bench" --gpu-small ${SMALL:+--points "$SMALL"} ;;
+    racecheck) sanitizer racecheck "$bin/nearjoin-bench" --gpu-small ${SMALL:+--points "$SMALL"} ;;
     bench) table gpu --gpu ;;
     scaling) table gpu-scaling --gpu-scaling ;;
     papers) table gpu-papers --gpu-papers --reps 3 ;;
