@@ -1,7 +1,7 @@
 //! The program as its user meets it, in one binary.
 
 mod browser;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "cuda"))]
 mod driver;
 mod ending;
 mod formats;

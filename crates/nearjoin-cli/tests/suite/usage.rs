@@ -217,6 +217,19 @@ fn failures_name_the_file_the_place_and_the_value() {
     named(&format!("knn p.csv -k {k} --pad -o n.npz"), &["n.npz", "larger than any file"]);
 }
 
+/// A program that was built without the engine for GPUs says so.
+#[test]
+#[cfg(not(feature = "cuda"))]
+fn there_is_no_gpu_without_the_feature() {
+    let folder = folder();
+    let error = wrong(&folder, "within p.csv --eps 1 --device gpu", 1);
+    assert!(error.contains("the device gpu cannot be used: "), "{error}");
+    assert!(error.contains("without the feature `cuda`"), "{error}");
+    let info = folder.nearjoin("info").said;
+    assert!(info.contains("none: this nearjoin was built without the feature"), "{info}");
+    assert!(info.contains("auto (cpu), cpu"), "{info}");
+}
+
 #[test]
 fn a_plan_is_explained_and_not_run() {
     let folder = Folder::new();
