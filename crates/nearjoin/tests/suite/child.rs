@@ -22,6 +22,11 @@ impl Child {
         self
     }
 
+    /// As on a machine that has no GPU.
+    pub(crate) fn without_gpu(self) -> Self {
+        self.env("CUDA_VISIBLE_DEVICES", "")
+    }
+
     /// Runs it to its end, whatever that is.
     pub(crate) fn output(mut self) -> Output {
         self.command.output().expect("this binary can be run")

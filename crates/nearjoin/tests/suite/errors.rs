@@ -216,8 +216,17 @@ names! {
 
 #[test]
 fn devices_that_are_not_there() {
+    Child::new("errors::refuse_devices").without_gpu().lines();
+}
+
+#[test]
+#[ignore = "a part of devices_that_are_not_there"]
+fn refuse_devices() {
+    let none = Points::<f64>::new(&[], 3).unwrap();
     for (device, name) in [(Device::Gpu, "gpu"), (Device::Hybrid, "hybrid")] {
-        let error = refused(EpsJoin::new(1.0).device(device));
+        let join = EpsJoin::new(1.0).device(device);
+        assert!(join.plan_self(&none).is_err(), "{device}: even without points");
+        let error = refused(join);
         let Error::Device { device, reason } = &error else { panic!("{error:?}") };
         assert_eq!(*device, name);
         assert_says(&error, &[&format!("device {name}"), reason, "cpu"]);
@@ -348,7 +357,7 @@ fn options_are_checked_even_if_unused_or_without_points() {
         EpsJoin::new(-1.0),
         EpsJoin::new(1.0).threads(0),
         EpsJoin::new(1.0).strategy(Strategy::Grid).directory(0, 0),
-        EpsJoin::new(1.0).device(Device::Gpu),
+        EpsJoin::new(1.0).device(Device::Hybrid),
     ];
     for join in joins {
         assert!(join.plan_self(&none).is_err(), "{join:?}");

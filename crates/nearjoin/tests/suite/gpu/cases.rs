@@ -15,6 +15,7 @@ use rand_distr::Exp1;
 
 use super::{gpu, knobs, real};
 use crate::check::{self, Answer, Case};
+use crate::child::Child;
 use crate::data::Data;
 
 /// What the CPU says: the oracle would take too long.
@@ -233,9 +234,12 @@ fn a_join_can_be_cancelled_and_stopped() {
 
 #[test]
 fn auto_says_why_there_is_no_gpu() {
-    if real() {
-        return;
-    }
+    Child::new("gpu::cases::say_why_there_is_no_gpu").without_gpu().lines();
+}
+
+#[test]
+#[ignore = "a part of auto_says_why_there_is_no_gpu"]
+fn say_why_there_is_no_gpu() {
     // Small: it is not even looked for.
     let points = Data::Uniform.points::<f64>(500, 2, 1);
     let points = points.as_points();
