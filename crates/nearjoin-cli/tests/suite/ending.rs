@@ -1,6 +1,7 @@
 //! How a run may end early, and what it leaves behind: nothing.
 #![cfg(unix)]
 
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,15 @@ use crate::program::{Folder, Ran};
 /// Long enough for a busy machine; no run needs it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Joins into a file that take many seconds.
-const WITHIN: &str = "within p.npy --eps 10 -o";
+/// Joins into a file that take many seconds: on a GPU they might not.
+const WITHIN: &str = "within p.npy --eps 10 --device cpu -o";
 const KNN: &str = "knn p.npy -k 3000 -o";
 
 /// Such a join, some of whose seconds have passed: its file has begun to grow.
 fn long_join(folder: &Folder, join: &str, output: &str) -> Child {
     folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
     let mut command = folder.command(&format!("{join} {output}"));
+    heed_signals(&mut command);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     let grown = || {
@@ -29,6 +31,24 @@ fn long_join(folder: &Folder, join: &str, output: &str) -> Child {
         std::thread::sleep(Duration::from_millis(5));
     }
     child
+}
+
+/// Starts the program as a terminal would. Where the tests run in the background, they ignore
+/// Ctrl-C, and the program would inherit that.
+#[allow(unsafe_code)]
+fn heed_signals(command: &mut Command) {
+    let reset = || {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            // SAFETY: `signal` may be called between fork and exec, and the default action
+            // refers to no memory.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec, `reset` allocates nothing and takes no lock.
+    unsafe { command.pre_exec(reset) };
 }
 
 fn signal(child: &Child, name: &str) {
@@ -72,7 +92,8 @@ fn an_interrupted_stream_says_that_it_is_incomplete() {
     let folder = Folder::new();
     folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
     let out = std::fs::File::create(folder.path("stream")).unwrap();
-    let mut command = folder.command("within p.npy --eps 10");
+    let mut command = folder.command("within p.npy --eps 10 --device cpu");
+    heed_signals(&mut command);
     let child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     while folder.path("stream").metadata().unwrap().len() < 1 << 16 {
