@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use nearjoin::Needs;
+use nearjoin_io::Remedy;
 
 use crate::number;
 
@@ -89,9 +90,25 @@ impl From<nearjoin_io::Error> for Failure {
             {
                 Failure::ClosedPipe
             }
-            _ => Failure::Failed(error.to_string()),
+            _ => Failure::Failed(match error.remedy().and_then(by_flag) {
+                Some(remedy) => format!("{}: {remedy}", error.complaint()),
+                None => error.to_string(),
+            }),
         }
     }
+}
+
+/// A remedy as the user of this program can apply it.
+fn by_flag(remedy: Remedy) -> Option<&'static str> {
+    Some(match remedy {
+        Remedy::GiveFormat => "give the format with --format",
+        Remedy::LeaveFormatOut => "leave --format out",
+        Remedy::ChooseColumns => "choose columns with --columns",
+        Remedy::ChooseListOrColumns => "choose it, or columns of numbers, with --columns",
+        Remedy::SayHeader => "say whether the first line is a header with --header yes or no",
+        Remedy::LeaveIdOut => "leave --id out, or use another format",
+        _ => return None,
+    })
 }
 
 /// Writes to standard output. A closed pipe ends the run without a word.

@@ -65,6 +65,39 @@ impl fmt::Display for Place {
     }
 }
 
+/// Which option to change, so that a file can be read. `Display` says it in the words of
+/// [`ReadOptions`](crate::ReadOptions); a program whose users know the option by another name
+/// says it in theirs, after [`Error::complaint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Give the [`format`](crate::ReadOptions::format).
+    GiveFormat,
+    /// Leave the [`format`](crate::ReadOptions::format) to the file.
+    LeaveFormatOut,
+    /// Choose [`columns`](crate::ReadOptions::columns) that hold numbers.
+    ChooseColumns,
+    /// Choose the one column of lists, or [`columns`](crate::ReadOptions::columns) of numbers.
+    ChooseListOrColumns,
+    /// Say whether there is a [`header`](crate::ReadOptions::header).
+    SayHeader,
+    /// Ask for no [`id`](crate::ReadOptions::id), or use a format that can hold one.
+    LeaveIdOut,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Remedy::GiveFormat => "give its format",
+            Remedy::LeaveFormatOut => "leave its format out",
+            Remedy::ChooseColumns => "choose columns",
+            Remedy::ChooseListOrColumns => "choose it, or columns of numbers",
+            Remedy::SayHeader => "say whether the first line is a header",
+            Remedy::LeaveIdOut => "leave the ids out, or use another format",
+        })
+    }
+}
+
 /// Why a file could not be read or written. `Display` is one sentence for its user: the
 /// file, the place, the value, and what to do.
 #[derive(Debug)]
@@ -115,6 +148,17 @@ pub enum Error {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// The options do not suit the file. Others do.
+    Options {
+        /// The file.
+        file: String,
+        /// Where in it.
+        place: Box<Place>,
+        /// What is wrong, as a sentence without its full stop.
+        problem: String,
+        /// What to do.
+        remedy: Remedy,
+    },
     /// The engine refused the points.
     Points {
         /// The file.
@@ -134,6 +178,35 @@ impl Error {
         let (file, place) = (file.to_owned(), Place::default());
         Error::Content { file, place, problem: problem.into() }
     }
+
+    /// Options that do not suit the file.
+    pub(crate) fn options(file: &str, place: Place, problem: String, remedy: Remedy) -> Self {
+        Error::Options { file: file.to_owned(), place: place.into(), problem, remedy }
+    }
+
+    /// What to change about the options, where that helps.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Error::Options { remedy, .. } => Some(*remedy),
+            _ => None,
+        }
+    }
+
+    /// What `Display` says, less the [`remedy`](Error::remedy) at its end.
+    ///
+    /// ```
+    /// use nearjoin_io::{ReadOptions, Remedy, read_bytes};
+    ///
+    /// let error = read_bytes("text", "1,NA\n1,2\n".into(), &ReadOptions::default()).unwrap_err();
+    /// assert_eq!(error.remedy(), Some(Remedy::SayHeader));
+    /// let complaint = "text: line 1, column \"1\": \"NA\" is text beside numbers";
+    /// assert_eq!(error.complaint().to_string(), complaint);
+    /// let remedy = "say whether the first line is a header";
+    /// assert_eq!(error.to_string(), format!("{complaint}: {remedy}"));
+    /// ```
+    pub fn complaint(&self) -> impl fmt::Display + '_ {
+        Complaint(self)
+    }
 }
 
 /// What a decoder said, which may be a list or a table, on one line.
@@ -143,21 +216,38 @@ pub(crate) fn one_line(said: impl ToString) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match self.remedy() {
+            Some(remedy) => write!(f, "{}: {remedy}", Complaint(self)),
+            None => Complaint(self).fmt(f),
+        }
+    }
+}
+
+/// An error without its remedy.
+struct Complaint<'a>(&'a Error);
+
+impl fmt::Display for Complaint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
             Error::Io { file, doing, source } => write!(f, "{file} could not be {doing}: {source}"),
             Error::Value { file, place, value, problem } => {
                 write!(f, "{file}: {place}: {value} {problem}")
             }
-            Error::Content { file, place, problem } if *place == Place::default() => {
-                write!(f, "{file}: {problem}")
-            }
-            Error::Content { file, place, problem } => write!(f, "{file}: {place}: {problem}"),
+            Error::Content { file, place, problem } => content(f, file, place, problem),
+            Error::Options { file, place, problem, .. } => content(f, file, place, problem),
             Error::Damaged { file, format, reason } => {
                 write!(f, "{file} is not a complete {format} file: {reason}")
             }
             Error::Format { file, problem } => write!(f, "{file}: {problem}"),
             Error::Points { file, source } => write!(f, "{file}: {source}"),
         }
+    }
+}
+
+fn content(f: &mut fmt::Formatter<'_>, file: &str, place: &Place, problem: &str) -> fmt::Result {
+    match *place == Place::default() {
+        true => write!(f, "{file}: {problem}"),
+        false => write!(f, "{file}: {place}: {problem}"),
     }
 }
 

@@ -9,6 +9,6 @@ mod format;
 pub mod read;
 pub mod write;
 
-pub use error::{Error, Place, Result};
+pub use error::{Error, Place, Remedy, Result};
 pub use format::{DType, Format, OutputFormat};
 pub use read::{Loaded, PointSet, Progress, ReadOptions, Source, read, read_bytes};

@@ -217,6 +217,32 @@ fn failures_name_the_file_the_place_and_the_value() {
     named(&format!("knn p.csv -k {k} --pad -o n.npz"), &["n.npz", "larger than any file"]);
 }
 
+/// What the library advises is told by the flag that does it.
+#[test]
+fn advice_names_the_flag() {
+    let folder = folder();
+    folder.nearjoin("gen uniform -n 20 -d 2 -q -o p.npy");
+    folder.nearjoin("gen uniform -n 20 -d 2 -q -o p.parquet");
+    std::fs::copy(folder.path("p.parquet"), folder.path("p.txt")).unwrap();
+    folder.write("text.csv", "1,NA\n1,2\n");
+    folder.write("names.csv", "x,y,name\n1,2,a\n1,2,b\n");
+    folder.nearjoin("within names.csv --id name --eps 1 -q -o pairs.arrow");
+    for (arguments, advice) in [
+        ("p.txt", "not CSV but looks like Parquet: give the format with --format"),
+        ("p.npy --format csv", "not CSV but looks like NPY: leave --format out"),
+        ("pairs.arrow", "the column holds text, not numbers: choose columns with --columns"),
+        ("p.npy --id 0", "no column of ids: leave --id out, or use another format"),
+        (
+            "text.csv",
+            "\"NA\" is text beside numbers: say whether the first line is a header with --header \
+             yes or no",
+        ),
+    ] {
+        let error = wrong(&folder, &format!("within {arguments} --eps 1 --count"), 1);
+        assert!(error.ends_with(advice), "{arguments}: {error}");
+    }
+}
+
 /// A program that was built without the engine for GPUs says so.
 #[test]
 #[cfg(not(feature = "cuda"))]

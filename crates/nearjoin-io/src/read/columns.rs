@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat;
 
-use crate::error::{Error, Place, Result, one_line};
+use crate::error::{Error, Place, Remedy, Result, one_line};
 use crate::format::DType;
 use crate::read::number::{Coordinate, Number, convert};
 use crate::read::points::check_dimension;
@@ -64,20 +64,13 @@ impl Choice {
                 }
                 number => (None, number),
             };
-            let refused = |problem: String| Error::Content {
-                file: file.to_owned(),
-                place: Place::column(&names[column]),
-                problem,
-            };
+            let place = || Place::column(&names[column]);
             if !is_number(number) {
-                return Err(refused(unsuited(types[column], options)));
+                return Err(unsuited(file, place(), types[column], options));
             }
             if kind.is_some() && coordinates.len() > 1 {
-                return Err(refused(
-                    "a column of lists must be the only one: choose it, or columns of numbers, \
-                     with --columns"
-                        .to_owned(),
-                ));
+                let problem = "a column of lists must be the only one".to_owned();
+                return Err(Error::options(file, place(), problem, Remedy::ChooseListOrColumns));
             }
             narrow &= matches!(number, DataType::Float16 | DataType::Float32);
             list = kind;
@@ -327,12 +320,11 @@ fn all_but(
                 all.iter().filter(|&&column| column != list).map(|&at| &names[at]).collect();
             let there_are = if others.len() == 1 { "is the column" } else { "are the columns" };
             let problem = format!(
-                "the column holds lists, and there {there_are} {} beside it: choose it, or \
-                 columns of numbers, with --columns",
+                "the column holds lists, and there {there_are} {} beside it",
                 select::quoted(&others)
             );
             let place = Place::column(&names[list]);
-            Err(Error::Content { file: file.to_owned(), place, problem })
+            Err(Error::options(file, place, problem, Remedy::ChooseListOrColumns))
         }
     }
 }
@@ -350,7 +342,9 @@ fn is_number(kind: &DataType) -> bool {
     kind.is_integer() || matches!(kind, DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-fn unsuited(kind: &DataType, options: &ReadOptions) -> String {
+/// Why a column cannot be a coordinate.
+fn unsuited(file: &str, place: Place, kind: &DataType, options: &ReadOptions) -> Error {
+    let file = file.to_owned();
     let kind = match kind {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
         DataType::Boolean => "booleans".to_owned(),
@@ -358,17 +352,19 @@ fn unsuited(kind: &DataType, options: &ReadOptions) -> String {
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..) => {
-            return "the column holds decimals, which are not read as coordinates: store them as \
-                    f64"
-            .to_owned();
+            let problem = "the column holds decimals, which are not read as coordinates: store \
+                           them as f64"
+                .to_owned();
+            return Error::Content { file, place, problem };
         }
         DataType::Struct(_) => "structs".to_owned(),
         kind if kind.is_nested() => "nested values".to_owned(),
         kind => kind.to_string(),
     };
+    let problem = format!("the column holds {kind}, not numbers");
     match options.columns {
-        None => format!("the column holds {kind}, not numbers: choose columns with --columns"),
-        Some(_) => format!("the column holds {kind}, not numbers"),
+        None => Error::options(&file, place, problem, Remedy::ChooseColumns),
+        Some(_) => Error::Content { file, place, problem },
     }
 }
 

@@ -18,7 +18,7 @@ use ::arrow_array::ArrayRef;
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Remedy, Result};
 use crate::format::{DType, Format};
 use source::{Data, Input};
 
@@ -128,14 +128,12 @@ fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>)
     let format = options.format.or(by_name).unwrap_or(looks);
     // Text has no mark to begin with: only what looks like another format is not it.
     if looks != format && looks != Format::Csv {
-        let advice = match options.format {
-            Some(_) if by_name.is_none_or(|by_name| by_name == looks) => "leave --format out",
-            _ => "give the format with --format",
+        let remedy = match options.format {
+            Some(_) if by_name.is_none_or(|by_name| by_name == looks) => Remedy::LeaveFormatOut,
+            _ => Remedy::GiveFormat,
         };
-        return Err(Error::Format {
-            file: input.name.clone(),
-            problem: format!("this is not {format} but looks like {looks}: {advice}"),
-        });
+        let problem = format!("this is not {format} but looks like {looks}");
+        return Err(Error::options(&input.name, Place::default(), problem, remedy));
     }
     let read = match format {
         Format::Parquet => parquet::read,

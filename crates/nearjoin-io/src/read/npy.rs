@@ -6,7 +6,7 @@ use nearjoin::{Buffer, MAX_DIMENSION};
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr};
 use rayon::prelude::*;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Remedy, Result};
 use crate::format::{DType, Format};
 use crate::read::number::{Coordinate, Number, convert};
 use crate::read::points::{PointSet, allocate, check_dimension, finish};
@@ -16,10 +16,8 @@ use crate::read::{Loaded, ReadOptions, in_order, select};
 pub(crate) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Loaded> {
     let array = Array::open(input)?;
     if options.id.is_some() {
-        return Err(Error::content(
-            &input.name,
-            "an NPY file has no column of ids: leave --id out, or use another format",
-        ));
+        let problem = "an NPY file has no column of ids".to_owned();
+        return Err(Error::options(&input.name, Place::default(), problem, Remedy::LeaveIdOut));
     }
     let names: Vec<String> = (0..array.width).map(|column| column.to_string()).collect();
     let chosen = options.columns.as_ref();

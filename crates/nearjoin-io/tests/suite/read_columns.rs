@@ -171,7 +171,7 @@ fn what_is_no_coordinate_is_named() {
         );
         assert_eq!(
             refuse(bytes.clone()),
-            "f: column \"name\": the column holds text, not numbers: choose columns with --columns"
+            "f: column \"name\": the column holds text, not numbers: choose columns"
         );
         assert_eq!(
             refuse_with(&["X"]),
@@ -215,12 +215,12 @@ fn lists_of_one_length() {
             assert_eq!(
                 refuse(bytes.clone()),
                 "f: column \"v\": the column holds lists, and there is the column \"label\" beside \
-                 it: choose it, or columns of numbers, with --columns"
+                 it: choose it, or columns of numbers"
             );
             assert_eq!(
                 refuse_with(bytes, &columns(&["v", "label"])),
                 "f: column \"v\": a column of lists must be the only one: choose it, or columns \
-                 of numbers, with --columns"
+                 of numbers"
             );
         }
     }
@@ -242,7 +242,7 @@ fn lists_beside_other_columns_are_not_chosen_silently() {
         assert_eq!(
             refuse(bytes.clone()),
             "f: column \"v\": the column holds lists, and there are the columns \"x\", \"w\" beside \
-             it: choose it, or columns of numbers, with --columns",
+             it: choose it, or columns of numbers",
             "{file}"
         );
         assert_eq!(coordinates(&load_with(bytes.clone(), &columns(&["x"]))), [3.0]);

@@ -162,7 +162,7 @@ fn what_is_refused() {
     assert_eq!(
         refuse("1.0,NA\n1,2\n"),
         "f: line 1, column \"1\": \"NA\" is text beside numbers: say whether the first line is a \
-         header with --header yes or no"
+         header"
     );
     assert_eq!(refuse("1,\n1,2\n"), "f: row 0 (line 1), column \"1\": the field is empty");
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use nearjoin_io::{Error, Format, Progress, ReadOptions, Source, read};
+use nearjoin_io::{Error, Format, Progress, ReadOptions, Remedy, Source, read};
 use parquet::file::properties::WriterProperties;
 
 use crate::read_make::*;
@@ -60,21 +60,20 @@ fn formats_by_name_and_by_content() {
             let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!(
-                    "{source}: this is not CSV but looks like {format}: give the format with \
-                     --format"
-                )
+                format!("{source}: this is not CSV but looks like {format}: give its format")
             );
+            assert_eq!(error.remedy(), Some(Remedy::GiveFormat));
             let csv = ReadOptions { format: Some(Format::Csv), ..ReadOptions::default() };
             let source_of_that_name = folder.file(name, &bytes);
             let error = read(&source_of_that_name, &csv, &Progress::default()).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "{source_of_that_name}: this is not CSV but looks like {format}: leave \
-                     --format out"
+                    "{source_of_that_name}: this is not CSV but looks like {format}: leave its \
+                     format out"
                 )
             );
+            assert_eq!(error.remedy(), Some(Remedy::LeaveFormatOut));
             let right = ReadOptions { format: Some(format), ..ReadOptions::default() };
             assert!(read(&source, &right, &Progress::default()).is_ok());
         }

@@ -102,7 +102,7 @@ fn what_is_refused() {
     );
     assert_eq!(
         refuse_with(six(|n| n as f64), &with_id("0")),
-        "f: an NPY file has no column of ids: leave --id out, or use another format"
+        "f: an NPY file has no column of ids: leave the ids out, or use another format"
     );
     assert_eq!(
         refuse_with(six(|n| n as f64), &columns(&["2"])),

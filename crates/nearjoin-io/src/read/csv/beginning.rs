@@ -1,6 +1,6 @@
 //! What the first lines of a text say about the rest.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Remedy, Result};
 use crate::read::ReadOptions;
 use crate::read::csv::field::{is_number, shorten};
 use crate::read::csv::not_text;
@@ -94,13 +94,11 @@ impl Beginning {
         }
         let header = match options.header {
             Some(header) => header,
-            None => looks_like_header(&record, options).map_err(|field| Error::Value {
-                file: input.name.clone(),
-                place: Place::column(field.to_string()).on_line(line).into(),
-                value: shorten(&String::from_utf8_lossy(record.get(field).trim_ascii())),
-                problem: "is text beside numbers: say whether the first line is a header with \
-                          --header yes or no"
-                    .to_owned(),
+            None => looks_like_header(&record, options).map_err(|field| {
+                let place = Place::column(field.to_string()).on_line(line);
+                let value = shorten(&String::from_utf8_lossy(record.get(field).trim_ascii()));
+                let problem = format!("{value} is text beside numbers");
+                Error::options(&input.name, place, problem, Remedy::SayHeader)
             })?,
         };
         let names = match header {
@@ -243,8 +241,7 @@ mod tests {
         let refused = |text: &str, columns: Option<&[&str]>| {
             try_beginning(text, &asked(columns, None)).unwrap_err().to_string()
         };
-        let say = "is text beside numbers: say whether the first line is a header with --header \
-                   yes or no";
+        let say = "is text beside numbers: say whether the first line is a header";
         for (text, columns, place) in [
             ("1.0,NA\n1,2\n", None, "line 1, column \"1\": \"NA\""),
             ("\n NULL ,0\n1,2\n", None, "line 2, column \"0\": \"NULL\""),
