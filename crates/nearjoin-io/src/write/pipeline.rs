@@ -9,6 +9,10 @@
 //! - The first failure of any thread, or the end of the pipeline itself, sets `stop`: every
 //!   thread then leaves at its next look at the lock. The failure is handed to the caller
 //!   once, by `push` or [`Pipeline::finish`]; a panic goes on there.
+//!
+//! So nobody waits for ever: each wait below looks at `stop`, and whoever sets it wakes all.
+//! What takes its time is the encoder, which only computes, and the file, which may be a pipe
+//! that is read slowly.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -27,7 +31,7 @@ pub(super) trait Encoder: Send + Sync + 'static {
     /// The file.
     type File: Send + 'static;
 
-    /// In how many pieces a batch can be encoded at once.
+    /// In how many pieces a batch can be encoded at once: one or more.
     fn pieces(&self) -> usize;
 
     /// Encodes piece `piece` of batch number `number`.
@@ -89,7 +93,10 @@ enum Failure {
 
 impl<E: Encoder> Pipeline<E> {
     /// Starts `threads` encoders, with at most `limit` batches in flight.
-    pub(super) fn start(encoder: E, file: E::File, threads: usize, limit: usize) -> Self {
+    ///
+    /// # Errors
+    /// If the system refuses a thread. Those that were started are ended.
+    pub(super) fn start(encoder: E, file: E::File, threads: usize, limit: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             encoder,
             state: Mutex::new(State {
@@ -106,17 +113,17 @@ impl<E: Encoder> Pipeline<E> {
             encoded: Condvar::new(),
             written: Condvar::new(),
         });
-        let encoders = (0..threads.max(1))
-            .map(|_| {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || shared.guard(Shared::encode_pieces).unwrap_or(()))
-            })
-            .collect();
-        let appender = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.guard(|shared| shared.append_batches(file)).flatten())
-        };
-        Pipeline { shared, encoders, appender: Some(appender) }
+        // Dropped by an error below, it ends the threads that it has.
+        let mut pipeline = Pipeline { shared, encoders: Vec::new(), appender: None };
+        for _ in 0..threads.max(1) {
+            let shared = Arc::clone(&pipeline.shared);
+            let encode = move || shared.guard(Shared::encode_pieces).unwrap_or(());
+            pipeline.encoders.push(spawn("encoder", encode)?);
+        }
+        let shared = Arc::clone(&pipeline.shared);
+        let append = move || shared.guard(|shared| shared.append_batches(file)).flatten();
+        pipeline.appender = Some(spawn("appender", append)?);
+        Ok(pipeline)
     }
 
     /// Queues a batch; waits while too many are in flight.
@@ -124,9 +131,12 @@ impl<E: Encoder> Pipeline<E> {
     /// # Errors
     /// With the first failure of a thread. Nothing is written after that.
     pub(super) fn push(&mut self, batch: E::Batch) -> Result<()> {
-        let pieces = self.shared.encoder.pieces();
+        // A batch without pieces would wake nobody.
+        let pieces = self.shared.encoder.pieces().max(1);
         let mut state = self.shared.lock();
         while state.flight.len() >= state.limit && !state.stop {
+            // The appender writes the batches in flight and wakes this each time; if it or an
+            // encoder fails instead, that sets `stop` and wakes this too.
             state = wait(&self.shared.written, state);
         }
         if state.stop {
@@ -167,20 +177,28 @@ impl<E: Encoder> Pipeline<E> {
         self.shared.queued.notify_all();
         self.shared.encoded.notify_all();
         for encoder in self.encoders.drain(..) {
-            // A panic of the work is caught inside the thread.
+            // `closed` or `stop` is set and it was woken, so it ends after the pieces that are
+            // queued, or at once. A panic of the work is caught inside the thread.
             let _ = encoder.join();
         }
+        // All pieces are encoded by now, or `stop` is set: it writes them and ends, or ends.
         self.appender.take().and_then(|appender| appender.join().ok().flatten())
     }
 }
 
 impl<E: Encoder> Drop for Pipeline<E> {
     fn drop(&mut self) {
-        if self.appender.is_some() {
-            self.shared.lock().stop = true;
-            self.join();
-        }
+        self.shared.lock().stop = true;
+        self.join();
     }
+}
+
+fn spawn<R: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>> {
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| super::target::refused("the result", "written", error))
 }
 
 /// The failure that stopped the pipeline, once.
@@ -217,12 +235,14 @@ impl<E: Encoder> Shared<E> {
         let mut state = self.lock();
         state.stop = true;
         state.failure.get_or_insert(failure);
-        // What nobody will take any more.
-        state.pieces.clear();
+        // Nobody will take these. They are dropped last, so that nothing comes between `stop`
+        // and the wake-up.
+        let pieces = core::mem::take(&mut state.pieces);
         drop(state);
         self.queued.notify_all();
         self.encoded.notify_all();
         self.written.notify_all();
+        drop(pieces);
         None
     }
 
@@ -236,6 +256,8 @@ impl<E: Encoder> Shared<E> {
                 if state.closed {
                     return Ok(());
                 }
+                // The caller pushes, finishes or drops the pipeline, and wakes this in each
+                // case; so does a failure elsewhere.
                 state = wait(&self.queued, state);
                 continue;
             };
@@ -275,6 +297,8 @@ impl<E: Encoder> Shared<E> {
             } else if state.flight.is_empty() && state.closed {
                 return Ok(Some(file));
             } else {
+                // The encoder of the last piece of the oldest batch wakes this, or its failure
+                // does. Where no batch is in flight, the caller does when it ends.
                 state = wait(&self.encoded, state);
             }
         }
@@ -284,6 +308,7 @@ impl<E: Encoder> Shared<E> {
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
@@ -294,6 +319,7 @@ mod tests {
         panic_at: Option<usize>,
         fail_at: Option<usize>,
         fail_append: Option<usize>,
+        panic_append: Option<usize>,
         slow_append: bool,
         most_alive: AtomicUsize,
         alive: Arc<AtomicUsize>,
@@ -343,17 +369,31 @@ mod tests {
             if self.fail_append == Some(parts[0].0.0) {
                 return Err(error("append"));
             }
+            if self.panic_append == Some(parts[0].0.0) {
+                panic!("toy file {}", parts[0].0.0);
+            }
             file.extend(parts.iter().map(|(batch, piece)| (batch.0, *piece)));
             Ok(())
         }
     }
 
+    fn start(toy: Toy, threads: usize, limit: usize) -> Pipeline<Toy> {
+        Pipeline::start(toy, Vec::new(), threads, limit).unwrap()
+    }
+
     fn run(toy: Toy, batches: usize) -> Result<Vec<(usize, usize)>> {
-        let mut pipeline = Pipeline::start(toy, Vec::new(), 4, 5);
+        let mut pipeline = start(toy, 4, 5);
         for batch in 0..batches {
             pipeline.push(batch)?;
         }
         pipeline.finish()
+    }
+
+    /// What some work returns, or its panic; the test fails if the work waits for ever.
+    fn in_time<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> thread::Result<R> {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(catch_unwind(AssertUnwindSafe(work))));
+        receiver.recv_timeout(Duration::from_secs(60)).expect("it waits for ever")
     }
 
     #[test]
@@ -368,7 +408,7 @@ mod tests {
     fn a_slow_file_holds_the_caller_back() {
         let alive = Arc::new(AtomicUsize::new(0));
         let toy = Toy { slow_append: true, alive: Arc::clone(&alive), ..Toy::default() };
-        let mut pipeline = Pipeline::start(toy, Vec::new(), 4, 5);
+        let mut pipeline = start(toy, 4, 5);
         for batch in 0..60 {
             pipeline.push(batch).unwrap();
         }
@@ -387,15 +427,75 @@ mod tests {
             let fail_append = Toy { fail_append: Some(at), ..Toy::default() };
             assert!(run(fail_append, 60).unwrap_err().to_string().contains("append"));
             let panic_at = Toy { panic_at: Some(at), ..Toy::default() };
-            let panic = catch_unwind(AssertUnwindSafe(|| run(panic_at, 60))).unwrap_err();
+            let panic = in_time(move || run(panic_at, 60)).unwrap_err();
             assert_eq!(panic.downcast_ref::<String>(), Some(&format!("toy {at}")));
+            let panic_append = Toy { panic_append: Some(at), ..Toy::default() };
+            let panic = in_time(move || run(panic_append, 60)).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>(), Some(&format!("toy file {at}")));
         }
+    }
+
+    /// Toys that go wrong at a batch, each in its own way.
+    fn broken(at: usize, slow_append: bool) -> [Toy; 4] {
+        let at = Some(at);
+        [
+            Toy { fail_at: at, slow_append, ..Toy::default() },
+            Toy { panic_at: at, slow_append, ..Toy::default() },
+            Toy { fail_append: at, slow_append, ..Toy::default() },
+            Toy { panic_append: at, slow_append, ..Toy::default() },
+        ]
+    }
+
+    /// One batch in flight: the caller waits in every `push`, also when the failure comes.
+    #[test]
+    fn a_failure_wakes_a_caller_that_waits() {
+        for threads in [1, 3] {
+            for toy in broken(7, true) {
+                let ended = in_time(move || {
+                    let mut pipeline = start(toy, threads, 1);
+                    (0..60).try_for_each(|batch| pipeline.push(batch))
+                });
+                assert!(!matches!(ended, Ok(Ok(()))), "{threads} threads");
+            }
+        }
+    }
+
+    /// The failure may come before, while or after the pipeline is dropped or finished.
+    #[test]
+    fn a_broken_pipeline_can_be_ended_at_any_time() {
+        for pushed in 0..12 {
+            for finish in [false, true] {
+                for toy in broken(3, pushed % 2 == 0) {
+                    let ended = in_time(move || {
+                        let mut pipeline = start(toy, 2, 4);
+                        (0..pushed).try_for_each(|batch| pipeline.push(batch))?;
+                        if finish { pipeline.finish().map(drop) } else { Ok(()) }
+                    });
+                    if finish {
+                        assert_eq!(matches!(ended, Ok(Ok(()))), pushed <= 3, "{pushed} pushed");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_that_panics_ends_the_threads() {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let toy = Toy { slow_append: true, alive: Arc::clone(&alive), ..Toy::default() };
+        let panic = in_time(move || {
+            let mut pipeline = start(toy, 4, 5);
+            (0..20).try_for_each(|batch| pipeline.push(batch)).unwrap();
+            panic!("the caller");
+        });
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"the caller"));
+        assert_eq!((alive.load(Ordering::SeqCst), Arc::strong_count(&alive)), (0, 1));
     }
 
     #[test]
     fn after_a_failure_every_call_fails() {
         let toy = Toy { fail_at: Some(0), ..Toy::default() };
-        let mut pipeline = Pipeline::start(toy, Vec::new(), 2, 2);
+        let mut pipeline = start(toy, 2, 2);
         let first = (0..9).find_map(|batch| pipeline.push(batch).err());
         assert!(first.unwrap().to_string().contains("encode"));
         assert!(pipeline.push(9).unwrap_err().to_string().contains("failed before"));
@@ -406,7 +506,7 @@ mod tests {
     fn dropped_early_it_ends_its_threads() {
         let alive = Arc::new(AtomicUsize::new(0));
         let toy = Toy { slow_append: true, alive: Arc::clone(&alive), ..Toy::default() };
-        let mut pipeline = Pipeline::start(toy, Vec::new(), 4, 5);
+        let mut pipeline = start(toy, 4, 5);
         for batch in 0..20 {
             pipeline.push(batch).unwrap();
         }

@@ -110,15 +110,15 @@ impl<R: Rows> Table<R> {
         styles: &[Style],
         sizes: Sizes,
     ) -> Result<Self> {
-        fn run<E: Encoder>((encoder, file): (E, E::File), sizes: Sizes) -> Pipeline<E> {
+        fn run<E: Encoder>((encoder, file): (E, E::File), sizes: Sizes) -> Result<Pipeline<E>> {
             Pipeline::start(encoder, file, sizes.threads, sizes.batches)
         }
         Ok(match format {
             TableFormat::Parquet => {
-                Table::Parquet(run(ParquetEncoder::new(target, schema, styles)?, sizes))
+                Table::Parquet(run(ParquetEncoder::new(target, schema, styles)?, sizes)?)
             }
-            TableFormat::Arrow => Table::Arrow(run(ArrowEncoder::new(target, schema)?, sizes)),
-            TableFormat::Csv => Table::Csv(run(CsvEncoder::new(target, schema)?, sizes)),
+            TableFormat::Arrow => Table::Arrow(run(ArrowEncoder::new(target, schema)?, sizes)?),
+            TableFormat::Csv => Table::Csv(run(CsvEncoder::new(target, schema)?, sizes)?),
         })
     }
 
