@@ -78,8 +78,17 @@ pub(crate) fn watch(_monitor: &Monitor) {}
 #[cfg(unix)]
 fn end() -> ! {
     nearjoin_io::write::remove_unfinished();
-    crate::progress::wipe();
-    tell(message());
+    let (done, told) = std::sync::mpsc::channel();
+    let last_words = move || {
+        crate::progress::wipe();
+        tell(message());
+        let _ = done.send(());
+    };
+    // Where standard error is a full pipe that nobody reads, these words would wait for ever, and
+    // so does whoever holds its lock.
+    if std::thread::Builder::new().name("last words".into()).spawn(last_words).is_ok() {
+        let _ = told.recv_timeout(GRACE);
+    }
     std::process::exit(i32::from(INTERRUPTED));
 }
 

@@ -211,6 +211,8 @@ impl Shown {
         let draw = move || {
             let mut phase = (String::new(), Instant::now());
             let mut wait = patience;
+            // It waits for a tenth of a second, and ends once the sender is dropped, which a
+            // panic of the run does too.
             while stopped.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout) {
                 wait = REDRAW;
                 let view = board.look();
@@ -230,6 +232,8 @@ impl Drop for Shown {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
+            // The sender is gone, so it ends once standard error has taken its line; if it
+            // panicked, it has ended.
             let _ = thread.join();
         }
     }

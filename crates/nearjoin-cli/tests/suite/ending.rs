@@ -1,6 +1,7 @@
 //! How a run may end early, and what it leaves behind: nothing.
 #![cfg(unix)]
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,10 +17,14 @@ const KNN: &str = "knn p.npy -k 3000 -o";
 
 /// Such a join, some of whose seconds have passed: its file has begun to grow.
 fn long_join(folder: &Folder, join: &str, output: &str) -> Child {
+    long_join_telling(folder, &format!("{join} {output}"), Stdio::piped())
+}
+
+fn long_join_telling(folder: &Folder, join: &str, errors: Stdio) -> Child {
     folder.nearjoin("gen uniform -n 3e5 -d 2 --seed 1 -q -o p.npy");
-    let mut command = folder.command(&format!("{join} {output}"));
+    let mut command = folder.command(join);
     heed_signals(&mut command);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
     let start = Instant::now();
     let grown = || {
         let names = folder.names();
@@ -70,6 +75,33 @@ fn ctrl_c_stops_and_cleans_up() {
         assert!(ran.errors.contains("interrupted: nothing was written"), "{}", ran.errors);
         assert_eq!(folder.names(), ["p.npy"], "{output}");
     }
+}
+
+#[test]
+fn ctrl_c_stops_even_if_nobody_reads_what_is_said() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let errors = writer.try_clone().unwrap();
+    // Fills the pipe, until the reader is dropped.
+    let filler = std::thread::spawn(move || while writer.write_all(&[b'.'; 4096]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(200));
+    let folder = Folder::new();
+    let join = format!("{WITHIN} o.csv --progress always");
+    let mut child = long_join_telling(&folder, &join, errors.into());
+    let start = Instant::now();
+    signal(&child, "-INT");
+    let code = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    drop(reader);
+    filler.join().unwrap();
+    assert_eq!(code, Some(130));
+    assert_eq!(folder.names(), ["p.npy"]);
 }
 
 #[test]
