@@ -13,8 +13,9 @@ mod standard;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use nearjoin::driver::Driver;
-use nearjoin::{Device, EpsJoin, GpuOptions, Knobs};
+use nearjoin::gpu::driver::Driver;
+use nearjoin::gpu::{GpuOptions, Knobs};
+use nearjoin::{Device, EpsJoin};
 
 use crate::Result;
 use crate::args::{Options, Section};
@@ -44,7 +45,7 @@ pub(crate) fn describe(options: &Options) -> Result<String> {
     if options.simt {
         return Ok("none; its kernels run on the CPU, and these times mean nothing".into());
     }
-    let gpu = nearjoin::gpu()?;
+    let gpu = nearjoin::gpu::find()?;
     let ((major, minor), (cuda, point)) = (gpu.capability, gpu.driver);
     let module = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let module = module.as_deref().and_then(driver_version).unwrap_or("unknown");

@@ -1,7 +1,8 @@
 //! The model of batches (GPU-SJ, §5.4) beside what happens: fitted to two runs, it predicts the
 //! best of several sizes.
 
-use nearjoin::{BatchModel, GpuOptions, Points};
+use nearjoin::Points;
+use nearjoin::gpu::{BatchModel, GpuOptions};
 
 use super::cases::PAPERS;
 use super::measure::{self, Arrays, Timed};

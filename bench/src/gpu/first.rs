@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
-use nearjoin::{GpuOptions, Points};
+use nearjoin::Points;
+use nearjoin::gpu::GpuOptions;
 
 use super::cases::{CASES, FIRST_CALL, STANDARD};
 use super::{Child, Failures, Target, data, measure};

@@ -1,6 +1,7 @@
 //! The papers' tables: their synthetic sets, in the ways that they compare.
 
-use nearjoin::{Cooperation, DuplicateRemoval, EpsJoin, GpuOptions, Points, Schedule, Strategy};
+use nearjoin::gpu::{Cooperation, GpuOptions, Schedule};
+use nearjoin::{DuplicateRemoval, EpsJoin, Points, Strategy};
 
 use super::cases::{BATCHED, PAPERS, Set};
 use super::measure::{self, best};

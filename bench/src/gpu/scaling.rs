@@ -1,6 +1,7 @@
 //! How a count grows from 10⁷ to 10⁸ points when each has as many neighbours.
 
-use nearjoin::{Device, EpsJoin, GpuOptions, Points};
+use nearjoin::gpu::GpuOptions;
+use nearjoin::{Device, EpsJoin, Points};
 
 use super::cases::{Set, TENFOLD};
 use super::measure::{self, best};

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Instant;
 
-use nearjoin::{Device, EpsJoin, GpuOptions, Points, Scalar};
+use nearjoin::gpu::GpuOptions;
+use nearjoin::{Device, EpsJoin, Points, Scalar};
 
 use super::cases::{CASES, Case, F64_BESIDE_F32, STANDARD};
 use super::measure::{self, Timed, best};

@@ -4,8 +4,9 @@ mod options;
 
 #[doc(hidden)]
 pub use crate::exec::gpu::driver;
+// For the benchmark and for tests.
 #[doc(hidden)]
-pub use crate::plan::Calibration;
+pub use crate::plan::{Calibration, batches::BatchModel};
 pub use crate::stats::GpuStats;
 #[doc(hidden)]
 pub use options::Knobs;

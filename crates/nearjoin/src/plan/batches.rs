@@ -68,16 +68,17 @@ pub(crate) fn by_sample(sampled: &[(usize, u64)], rows: usize, most: u64) -> Vec
 ///
 /// `R = T₁ + T₂(b) + θ · n(b)`: the work itself, the time to pin buffers for batches of `b`
 /// bytes, and what each of the `n` batches costs beyond its work.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct BatchModel {
+pub struct BatchModel {
     /// Seconds of a join that is not cut.
-    work: f64,
+    pub work: f64,
     /// Seconds to pin a byte.
-    pinning: f64,
+    pub pinning: f64,
     /// Buffers that are pinned.
-    buffers: f64,
+    pub buffers: f64,
     /// θ: seconds a batch.
-    batch: f64,
+    pub batch: f64,
 }
 
 /// Copies that wait for the bus at the most. One lands, one is on the bus, and two make sure
@@ -95,16 +96,30 @@ impl BatchModel {
         }
     }
 
+    /// From two runs that differ in the size of their batches: (bytes of a batch, batches,
+    /// seconds). None if they have equally many.
+    pub fn fit(pinning: f64, buffers: f64, [a, b]: [(u64, usize, f64); 2]) -> Option<BatchModel> {
+        let pure =
+            |(bytes, _, seconds): (u64, usize, f64)| seconds - buffers * pinning * bytes as f64;
+        let batches = a.1.abs_diff(b.1);
+        if batches == 0 {
+            return None;
+        }
+        let batch = (pure(a) - pure(b)).abs() / batches as f64;
+        let work = (pure(a) - batch * a.1 as f64).max(0.0);
+        Some(BatchModel { work, pinning, buffers, batch })
+    }
+
     /// Seconds with batches of `bytes`, for a result of `total` bytes; `pinned` of the buffers'
     /// bytes are pinned already.
-    pub(crate) fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
+    pub fn seconds(&self, total: u64, bytes: u64, pinned: u64) -> f64 {
         let fresh = (self.buffers * bytes as f64 - pinned as f64).max(0.0);
         let batches = total.div_ceil(bytes.max(1)) as f64;
         self.work + self.pinning * fresh + self.batch * batches
     }
 
     /// The size of batches that costs least, of those given.
-    pub(crate) fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
+    pub fn best(&self, total: u64, pinned: u64, sizes: &[u64]) -> Option<u64> {
         let cost = |bytes: u64| self.seconds(total, bytes, pinned);
         sizes.iter().copied().min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
     }
@@ -134,14 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn the_best_piece_lies_between_what_pieces_and_pinning_cost() {
-        let model = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
-        assert_eq!(model.seconds(1_000_000_000, 500_000_000, 0), 0.5 + 1.5 + 0.004);
+    fn the_model_is_that_of_two_runs() {
+        let made = BatchModel { work: 0.5, pinning: 1e-9, buffers: 3.0, batch: 0.002 };
+        let total = 1_000_000_000u64;
+        let run =
+            |bytes: u64| (bytes, total.div_ceil(bytes) as usize, made.seconds(total, bytes, 0));
+        let model = BatchModel::fit(1e-9, 3.0, [run(100_000_000), run(10_000_000)]).unwrap();
+        assert!((model.work - 0.5).abs() < 1e-9 && (model.batch - 0.002).abs() < 1e-9);
         // Small batches cost θ, large ones pinning: the best lies between.
         let sizes: Vec<u64> = (0..12).map(|k| 1_000_000 << k).collect();
-        let best = model.best(1_000_000_000, 0, &sizes).unwrap();
+        let best = model.best(total, 0, &sizes).unwrap();
         assert!((16_000_000..64_000_000).contains(&best), "{best}");
         // What is pinned already costs nothing more.
-        assert!(model.best(1_000_000_000, u64::MAX, &sizes).unwrap() > 1_000_000_000);
+        assert!(model.best(total, u64::MAX, &sizes).unwrap() > total);
+        assert!(BatchModel::fit(0.0, 3.0, [(1, 5, 1.0), (2, 5, 1.0)]).is_none());
     }
 }
