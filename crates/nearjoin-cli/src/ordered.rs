@@ -32,9 +32,14 @@ impl<T: Held> Job<'_, T> {
         let name = target.name().to_string();
         // What cannot be written is refused now; only a CSR needs to know its size.
         let place = self.place(format, target)?;
-        let room = self.room(plan);
         let index = plan.index()?;
-        let fits = self.expected_bytes(plan) <= room as f64;
+        let room = plan.memory_limit().saturating_sub(index.bytes()).max(LEAST);
+        let cost = self.cost(plan);
+        // A sample may have missed some.
+        let margin = if self.planner.question.ranked() { 1.0 } else { 1.25 };
+        let pairs = plan.estimated_pairs() * margin;
+        let fits = pairs * cost.pair + cost.row * self.left.len() as f64 <= room as f64;
+        let fits = fits && (self.planner.question.ranked() || pairs * 4.0 <= PART as f64);
         if fits && let Some(rows) = self.all_rows(&index, &mut outcome)? {
             let mut writer = self.writer(place, self.in_answer(rows.pairs()))?;
             self.write(&mut writer, 0, rows, &mut outcome)?;
@@ -43,7 +48,7 @@ impl<T: Held> Job<'_, T> {
             return self.finish(writer, outcome, 1);
         }
 
-        let (parts, pairs) = self.parts(plan, &index, room, &mut outcome)?;
+        let (parts, pairs) = self.parts(plan, &index, cost, room, &mut outcome)?;
         let mut writer = self.writer(place, self.in_answer(pairs))?;
         for (number, part) in parts.iter().enumerate() {
             self.board.joining(1, Some((number + 1, parts.len())));
@@ -56,27 +61,19 @@ impl<T: Held> Job<'_, T> {
         self.finish(writer, outcome, parts.len())
     }
 
-    /// Bytes that rows in memory may take, beside the index of all right points and of the left
-    /// ones of a part.
-    fn room(&self, plan: &Plan<'_, T>) -> u64 {
-        let free = plan.memory_limit().saturating_sub(2 * plan.index_bytes());
-        match self.planner.question {
-            // They may stand in memory twice for a while.
-            Question::Within { .. } => (free / 3).clamp(LEAST, PART),
-            Question::Knn { .. } => free.max(LEAST),
+    /// What a part takes beside the index.
+    fn cost(&self, plan: &Plan<'_, T>) -> Cost {
+        let pair = 4 + if self.columns.distances { size_of::<T>() } else { 0 };
+        let points = self.left.len() + self.right.map_or(0, |right| right.len());
+        Cost {
+            row: 8.0,
+            indexed_row: plan.index_bytes() as f64 / points.max(1) as f64,
+            pair: match self.planner.question {
+                // They may stand in memory twice for a while.
+                Question::Within { .. } => 2.0 * pair as f64,
+                Question::Knn { .. } => pair as f64,
+            },
         }
-    }
-
-    /// Bytes of a pair in memory.
-    fn pair_bytes(&self) -> f64 {
-        (4 + if self.columns.distances { size_of::<T>() } else { 0 }) as f64
-    }
-
-    /// Bytes that all rows are expected to take.
-    fn expected_bytes(&self, plan: &Plan<'_, T>) -> f64 {
-        // A sample may have missed some.
-        let margin = if self.planner.question.ranked() { 1.0 } else { 1.25 };
-        plan.estimated_pairs() * margin * self.pair_bytes() + 8.0 * self.left.len() as f64
     }
 
     /// All rows, if they fit.
@@ -124,21 +121,25 @@ impl<T: Held> Job<'_, T> {
         &self,
         plan: &Plan<'_, T>,
         index: &Indexed<'_, T>,
+        cost: Cost,
         room: u64,
         outcome: &mut Outcome,
     ) -> Result<(Vec<Range<usize>>, u64)> {
-        let most = (room as f64 / self.pair_bytes()) as u64;
+        let of_row = |degree: u64| degree as f64 * cost.pair + cost.row + cost.indexed_row;
         Ok(match self.planner.question {
             Question::Within { .. } => {
                 let mut degrees = Degrees::new();
                 outcome.add(&index.run(&mut degrees)?);
                 let degrees = degrees.as_slice();
-                (parts(degrees.iter().copied(), most), degrees.iter().sum())
+                // The degrees stay in memory.
+                let room = (room as f64 - 8.0 * degrees.len() as f64).min(2.0 * PART as f64);
+                let costs = degrees.iter().map(|&degree| of_row(degree));
+                (parts(costs, room.max(LEAST as f64)), degrees.iter().sum())
             }
             Question::Knn { .. } => {
                 let (pairs, rows) = (plan.estimated_pairs(), self.left.len());
                 let k = (pairs / rows as f64) as u64;
-                (parts(std::iter::repeat_n(k, rows), most), pairs as u64)
+                (parts(std::iter::repeat_n(of_row(k), rows), room as f64), pairs as u64)
             }
         })
     }
@@ -221,18 +222,26 @@ impl<T: Scalar> Ordered<T> {
     }
 }
 
-/// Cuts the left points into parts with at most `most` neighbours, if no single point has
-/// more.
-fn parts(degrees: impl ExactSizeIterator<Item = u64>, most: u64) -> Vec<Range<usize>> {
-    let rows = degrees.len();
+/// Bytes of memory beside the index of all points: for a row and for a pair of it, and for a row
+/// that is in a part and is indexed again.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    row: f64,
+    indexed_row: f64,
+    pair: f64,
+}
+
+/// Cuts the left points into parts whose costs are at most `most`, if no single point has more.
+fn parts(costs: impl ExactSizeIterator<Item = f64>, most: f64) -> Vec<Range<usize>> {
+    let rows = costs.len();
     let mut parts = Vec::new();
-    let (mut start, mut sum) = (0, 0u64);
-    for (row, degree) in degrees.enumerate() {
-        if row > start && sum + degree > most {
+    let (mut start, mut sum) = (0, 0.0);
+    for (row, cost) in costs.enumerate() {
+        if row > start && sum + cost > most {
             parts.push(start..row);
-            (start, sum) = (row, 0);
+            (start, sum) = (row, 0.0);
         }
-        sum += degree;
+        sum += cost;
     }
     if start < rows {
         parts.push(start..rows);
@@ -246,9 +255,9 @@ mod tests {
 
     #[test]
     fn parts_hold_every_row_once() {
-        let degrees = [3, 0, 5, 100, 1, 1, 1, 1];
-        let parts = parts(degrees.into_iter(), 10);
+        let costs = [3.0, 0.0, 5.0, 100.0, 1.0, 1.0, 1.0, 1.0];
+        let parts = parts(costs.into_iter(), 10.0);
         assert_eq!(parts, [0..3, 3..4, 4..8]);
-        assert!(super::parts(std::iter::empty(), 10).is_empty());
+        assert!(super::parts(std::iter::empty(), 10.0).is_empty());
     }
 }

@@ -152,7 +152,7 @@ fn time_npz(options: &Options, points: &Points<'_, f64>) -> Result<Run, Box<dyn 
         let last = (first + 1000).min(points.len());
         let offsets = &csr.offsets()[first..=last];
         let range = offsets[0] as usize..offsets[last - first] as usize;
-        let distances = csr.distances().get(range.clone());
+        let distances = options.distances.then(|| &csr.distances()[range.clone()]);
         writer.rows(offsets, &csr.ids()[range], distances)?;
     }
     let bytes = writer.finish()?.bytes;

@@ -12,7 +12,7 @@ use crate::exec::cpu::knn::{CpuKnn, Setup as KnnSetup};
 use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
 use crate::exec::{Executor, Part};
 use crate::monitor::{self, Phase};
-use crate::plan::How;
+use crate::plan::{Budget, How};
 use crate::question::Question;
 use crate::scalar::Scalar;
 use crate::sink::{Execution, Sink};
@@ -35,6 +35,20 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         monitor::enter(&plan.options.monitor, Phase::Indexing);
         let executor = plan.pool.install(|| executor(plan))?;
         Ok(Indexed { plan, executor, took: start.elapsed(), told: AtomicBool::new(false) })
+    }
+
+    /// Bytes of this machine's memory that the index takes: none where it is on a GPU.
+    pub fn bytes(&self) -> u64 {
+        self.held(&*self.executor)
+    }
+
+    /// Bytes of this machine's memory that an executor holds. Less than the plan reckoned with:
+    /// what sorting took is given back.
+    fn held(&self, executor: &dyn Executor<T>) -> u64 {
+        match self.plan.decision.how {
+            How::Cpu(_) => executor.index_bytes(),
+            How::Gpu(_) => 0,
+        }
     }
 
     /// Joins all left points, and fills the sink. The first run tells in its [`Stats`] how long
@@ -151,7 +165,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             },
             expected_pairs: decision.pairs() * share,
             spare: decision.spare(index_bytes),
-            budget: decision.budget,
+            budget: Budget { index: self.held(executor), ..decision.budget },
             stats: &mut stats,
         })?;
         monitor::check(&options.monitor)?;
