@@ -104,5 +104,7 @@ fn parts_stay_on_the_device() {
     assert!(outcome.parts > 1);
     assert!(found == expected);
     let told = outcome.gpu.unwrap();
-    assert!(told.device == "simt" && told.bytes_in as usize > outcome.parts * 700 * 8, "{told:?}");
+    assert_eq!(told.device, "simt");
+    // All points once for the index, and once more each in its part.
+    assert_eq!(told.bytes_in, 2 * 700 * 8, "{told:?}");
 }

@@ -111,6 +111,7 @@ mod tests {
         gpu.device = "Sham".into();
         gpu.cooperation = Cooperation::Cell;
         gpu.threads_per_query = 1;
+        gpu.partitions = 1;
         gpu.schedule = Schedule::WorkQueue;
         (gpu.batches, gpu.splits, gpu.chunk_bytes) = (3, 1, 1 << 20);
         (gpu.bytes_in, gpu.bytes_out) = (100, 1000);

@@ -2,6 +2,7 @@
 //! together, boxes around blocks of them, and a way to find the candidates of a block.
 
 pub(crate) mod boxes;
+mod cells;
 pub(crate) mod directory;
 pub(crate) mod ego;
 pub(crate) mod grid;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use super::build::Arranging;
 use super::kernel::Kernels;
 use super::numbers::Numbers;
-use super::scan::{Mode, Scanner};
+use super::scan::Scanner;
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work, sort_by_id};
+use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work};
 use crate::filter::Band;
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
@@ -65,7 +65,7 @@ pub(crate) struct CpuJoin<'a, T> {
 
 /// Which pairs a pass looks at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cover {
+pub(super) enum Cover {
     /// Every candidate of every query.
     Full,
     /// Of each block, itself and the candidates behind it.
@@ -86,18 +86,18 @@ struct Pass {
 type Action<'a, T> = dyn Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
-struct Worker<'a, T> {
-    number: usize,
-    work: Work,
-    reporter: Reporter<'a>,
-    scanner: Scanner<T>,
-    prune: Prune<T>,
-    runs: Vec<Run>,
-    candidates: Candidates,
-    finder: Finder,
-    distances: Vec<Vec<T>>,
-    pairs: Vec<(u32, T)>,
-    numbers: Vec<u32>,
+pub(super) struct Worker<'a, T> {
+    pub(super) number: usize,
+    pub(super) work: Work,
+    pub(super) reporter: Reporter<'a>,
+    pub(super) scanner: Scanner<T>,
+    pub(super) prune: Prune<T>,
+    pub(super) runs: Vec<Run>,
+    pub(super) candidates: Candidates,
+    pub(super) finder: Finder,
+    pub(super) distances: Vec<Vec<T>>,
+    pub(super) pairs: Vec<(u32, T)>,
+    pub(super) numbers: Vec<u32>,
 }
 
 impl<'a, T: Scalar> CpuJoin<'a, T> {
@@ -106,12 +106,12 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         self.left.as_ref().unwrap_or(&self.right)
     }
 
-    fn excludes_self(&self) -> bool {
+    pub(super) fn excludes_self(&self) -> bool {
         self.same && !self.include_self
     }
 
     /// The row of the whole input that the query at a position is.
-    fn row_of(&self, position: u32) -> u32 {
+    pub(super) fn row_of(&self, position: u32) -> u32 {
         self.numbers.row(self.queries().ids()[position as usize])
     }
 
@@ -258,116 +258,6 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             }
         }
     }
-
-    /// Counts the matches of each query of a block. Returns their sum or, where pairs are
-    /// covered once, the number of unordered pairs.
-    fn count_block(
-        &self,
-        worker: &mut Worker<'_, T>,
-        block: &Run,
-        bound: &BoxOf<T>,
-        cover: Cover,
-    ) -> u64 {
-        let Worker { scanner, candidates, work, .. } = worker;
-        scanner.begin(self, block, bound);
-        let mut within = 0;
-        if cover != Cover::Full {
-            // Pairs inside the block, each seen from both sides, and self pairs.
-            scanner.scan(self, core::slice::from_ref(block), Mode::Count);
-            within = (scanner.matches.counts.iter().sum::<u64>() - block.len() as u64) / 2;
-            scanner.matches.counts.fill(0);
-        }
-        scanner.scan(self, &candidates.test, Mode::Count);
-        let listed: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
-        let taken = listed + candidates.taken;
-        work.taken += taken * block.len() as u64;
-        let counts = &mut scanner.matches.counts;
-        counts.iter_mut().for_each(|count| *count += taken);
-        within + counts.iter().sum::<u64>()
-    }
-
-    /// Finds the matches of each query of a block.
-    fn fill_block(
-        &self,
-        worker: &mut Worker<'_, T>,
-        block: &Run,
-        bound: &BoxOf<T>,
-        cover: Cover,
-        request: Request,
-    ) {
-        let Worker { scanner, candidates, work, .. } = worker;
-        scanner.begin(self, block, bound);
-        scanner.matches.rows.iter_mut().for_each(Vec::clear);
-        // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
-        let by_position = request.once && self.numbers.is_whole();
-        let mode = if by_position { Mode::Positions } else { Mode::Ids };
-        let exclude = self.excludes_self() || by_position;
-        let ids = self.right.ids();
-        scanner.matches.own.clear();
-        scanner.matches.own.extend(block.clone().map(|position| match (exclude, mode) {
-            (false, _) => u32::MAX,
-            (true, Mode::Positions) => position,
-            (true, _) => self.row_of(position),
-        }));
-
-        if request.once && cover != Cover::Full {
-            scanner.scan(self, core::slice::from_ref(block), mode);
-            keep_later(&mut scanner.matches.rows, block);
-        }
-        scanner.scan(self, &candidates.test, mode);
-        for run in &candidates.take {
-            let rows = scanner.matches.rows.iter_mut().zip(block.clone());
-            for ((row, query), &own) in rows.zip(&scanner.matches.own) {
-                if exclude && self.left.is_some() {
-                    // The query has another position among the queries than among these.
-                    let these = &ids[run.start as usize..run.end as usize];
-                    row.extend(these.iter().filter(|id| **id != own));
-                    continue;
-                }
-                let parts = if exclude && run.contains(&query) {
-                    [run.start..query, query + 1..run.end]
-                } else {
-                    [run.clone(), run.end..run.end]
-                };
-                for part in parts {
-                    match mode {
-                        Mode::Positions => row.extend(part),
-                        _ => row.extend_from_slice(&ids[part.start as usize..part.end as usize]),
-                    }
-                }
-            }
-            work.taken += (run.len() * block.len()) as u64;
-        }
-        let rows = &mut scanner.matches.rows;
-        if by_position {
-            if cover == Cover::Full {
-                keep_later(rows, block);
-            }
-            rows.iter_mut().flatten().for_each(|label| *label = ids[*label as usize]);
-        } else if request.once {
-            for (row, position) in rows.iter_mut().zip(block.clone()) {
-                let own = self.row_of(position);
-                row.retain(|&id| id > own);
-            }
-        }
-        if request.distances {
-            self.measure(worker, block);
-        }
-        if request.sorted {
-            worker.sort_rows(block.len(), request.distances);
-        }
-    }
-
-    /// Computes the distances of all matches of a block.
-    fn measure(&self, worker: &mut Worker<'_, T>, block: &Run) {
-        let queries = &self.queries().ids()[block.start as usize..block.end as usize];
-        let rows = worker.scanner.matches.rows.iter().zip(&mut worker.distances);
-        for (&query, (row, distances)) in queries.iter().zip(rows) {
-            let point = self.queries().points().row(query as usize);
-            self.kernels.distances(self.right.points(), point, row, distances);
-            distances.iter_mut().for_each(|acc| *acc = self.threshold.distance(*acc));
-        }
-    }
 }
 
 impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
@@ -445,13 +335,6 @@ fn keep_behind(runs: &mut Vec<Run>, end: u32) {
     });
 }
 
-/// Keeps of each row the positions behind its query's own.
-fn keep_later(rows: &mut [Vec<u32>], block: &Run) {
-    for (row, query) in rows.iter_mut().zip(block.clone()) {
-        row.retain(|&position| position > query);
-    }
-}
-
 impl<'a, T: Scalar> Worker<'a, T> {
     fn new(join: &CpuJoin<'a, T>, number: usize) -> Self {
         let dim = join.right.dim();
@@ -473,16 +356,5 @@ impl<'a, T: Scalar> Worker<'a, T> {
     /// The work so far, distance tests included.
     fn work(&self) -> Work {
         Work { tests: self.scanner.tests, ..self.work }
-    }
-
-    /// Puts the ids of each row in ascending order, and the distances with them.
-    fn sort_rows(&mut self, rows: usize, distances: bool) {
-        let rows = self.scanner.matches.rows.iter_mut().zip(&mut self.distances).take(rows);
-        for (row, distances_of) in rows {
-            match distances {
-                true => sort_by_id(row, distances_of, &mut self.pairs),
-                false => row.sort_unstable(),
-            }
-        }
     }
 }

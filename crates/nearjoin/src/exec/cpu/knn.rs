@@ -20,75 +20,50 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use super::kernel::{Hits, NearestKernels, PAD, Ranks, SimdLevel};
+use super::kernel::{Hits, NearestKernels, PAD, Ranks};
 use super::numbers::Numbers;
 use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
 use crate::error::Result;
-use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work, sort_by_id};
 use crate::index::boxes::FAN;
-use crate::index::{BoxOf, Leaves, Rings, Run, order, rings, tree};
+use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::Strategy;
-use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::summary::extents;
-
-/// What a KNN-join on the CPU needs to know.
-pub(crate) struct Setup<'a, T> {
-    pub(crate) pool: &'a Pool,
-    pub(crate) simd: SimdLevel,
-    pub(crate) arithmetic: Threshold<T>,
-    pub(crate) left: Points<'a, T>,
-    /// None where the left points are joined with themselves.
-    pub(crate) right: Option<Points<'a, T>>,
-    pub(crate) include_self: bool,
-    pub(crate) k: usize,
-    /// Nothing with a larger accumulated distance is a neighbour.
-    pub(crate) cap: T,
-    pub(crate) strategy: Strategy,
-    /// Those of all points of both sides.
-    pub(crate) extents: &'a [(f64, f64)],
-    /// Queries of a unit of work, at the most.
-    pub(crate) unit: usize,
-    pub(crate) monitor: Option<&'a Monitor>,
-    /// Distances that will be computed, by estimate.
-    pub(crate) expected_tests: f64,
-}
 
 /// Queries, and a tree, a grid, or an order without one, of the points that may be their
 /// neighbours.
 pub(crate) struct CpuKnn<'a, T> {
-    pool: &'a Pool,
+    pub(super) pool: &'a Pool,
     pub(super) kernels: NearestKernels<T>,
     /// None where the queries are the right points, in their order.
     pub(super) left: Option<Arc<Leaves<T>>>,
     pub(super) right: Arc<Leaves<T>>,
     /// Whether both sides are of one set.
-    same: bool,
+    pub(super) same: bool,
     /// The positions of the queries.
-    range: Run,
-    numbers: Numbers<'a>,
-    include_self: bool,
+    pub(super) range: Run,
+    pub(super) numbers: Numbers<'a>,
+    pub(super) include_self: bool,
     /// Neighbours that are looked for: one more than are wanted where the queries cannot be told
     /// from the points by their positions, and drop themselves in the end.
     pub(super) k: usize,
-    wanted: usize,
+    pub(super) wanted: usize,
     /// How distances are computed; its ε is not used.
     pub(super) arithmetic: Threshold<T>,
     /// Nothing with a larger accumulated distance is a neighbour.
     pub(super) cap: T,
     pub(super) finding: Arc<Finding<T>>,
-    strategy: Strategy,
-    unit: usize,
-    monitor: Option<&'a Monitor>,
-    expected_tests: f64,
+    pub(super) strategy: Strategy,
+    pub(super) unit: usize,
+    pub(super) monitor: Option<&'a Monitor>,
+    pub(super) expected_tests: f64,
 }
 
 /// How the candidates of a block are found.
@@ -152,96 +127,12 @@ pub(super) enum Way {
 }
 
 impl<'a, T: Scalar> CpuKnn<'a, T> {
-    /// Puts the points in the order of a tree or of a grid, or leaves them as they are, and
-    /// boxes them.
-    pub(crate) fn new(setup: Setup<'a, T>) -> Result<Self> {
-        let Setup { left, strategy, k, .. } = setup;
-        let right = setup.right.unwrap_or(left);
-        let own_extents = match setup.right {
-            Some(right) => extents(right),
-            None => setup.extents.to_vec(),
-        };
-        let (finding, right_leaves) = match strategy {
-            Strategy::Brute => {
-                let leaves = Leaves::new(right, order::identity(right.len())?)?;
-                let sieve = Sieve::new(&leaves, setup.arithmetic.metric, setup.extents)?;
-                (Finding::Sieve(sieve), leaves)
-            }
-            Strategy::Grid => {
-                let (rings, ids) = Rings::new(right, &own_extents)?;
-                (Finding::Rings(rings), Leaves::new(right, ids)?)
-            }
-            _ => (Finding::Tree, Leaves::new(right, tree::sort(right, &own_extents)?)?),
-        };
-        let left_leaves = setup.right.map(|_| arrange(left, strategy)).transpose()?;
-        // Nobody finds more than there are: the sink pads.
-        let k = k.clamp(1, right.len().max(1));
-        Ok(CpuKnn {
-            pool: setup.pool,
-            kernels: NearestKernels::new(setup.simd, setup.arithmetic.metric, left.dimension()),
-            left: left_leaves.map(Arc::new),
-            right: Arc::new(right_leaves),
-            same: setup.right.is_none(),
-            range: 0..left.len() as u32,
-            numbers: Numbers::Rows,
-            include_self: setup.include_self,
-            k,
-            wanted: k,
-            arithmetic: setup.arithmetic,
-            cap: setup.cap,
-            unit: match finding {
-                Finding::Sieve(_) => Sieve::<T>::unit(k).min(setup.unit),
-                _ => setup.unit,
-            },
-            finding: Arc::new(finding),
-            strategy,
-            monitor: setup.monitor,
-            expected_tests: setup.expected_tests,
-        })
-    }
-
-    /// The same join for some of the queries.
-    fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuKnn<'b, T>> {
-        let asked = match part {
-            Part::Rows { rows, .. } => rows.len(),
-            Part::Positions { start, end } => (end - start) as usize,
-        };
-        let whole = CpuKnn {
-            pool: self.pool,
-            kernels: self.kernels,
-            left: self.left.clone(),
-            right: self.right.clone(),
-            finding: self.finding.clone(),
-            range: self.range.clone(),
-            numbers: Numbers::Rows,
-            expected_tests: self.expected_tests * asked as f64 / self.range.len().max(1) as f64,
-            ..*self
-        };
-        match part {
-            Part::Rows { rows, points } => {
-                let left = self.pool.install(|| arrange(points, self.strategy))?;
-                let own = usize::from(self.excludes_self());
-                Ok(CpuKnn {
-                    left: Some(Arc::new(left)),
-                    range: 0..rows.len() as u32,
-                    numbers: Numbers::Of(rows),
-                    k: (self.wanted + own).min(self.right.len().max(1)),
-                    ..whole
-                })
-            }
-            Part::Positions { start, end } => {
-                let range = check_positions(start, end, self.queries().len());
-                Ok(CpuKnn { range, numbers: Numbers::Places { first: start }, ..whole })
-            }
-        }
-    }
-
     /// The points that ask, and others that do not.
-    fn queries(&self) -> &Leaves<T> {
+    pub(super) fn queries(&self) -> &Leaves<T> {
         self.left.as_ref().unwrap_or(&self.right)
     }
 
-    fn excludes_self(&self) -> bool {
+    pub(super) fn excludes_self(&self) -> bool {
         self.same && !self.include_self
     }
 
@@ -428,17 +319,6 @@ fn drop_itself<T>(own: u32, wanted: usize, row: &mut Vec<u32>, distances: &mut V
     }
     row.truncate(wanted);
     distances.truncate(wanted);
-}
-
-/// Puts points that ask in an order of their own: blocks are then compact, however many the
-/// others are.
-fn arrange<T: Scalar>(points: Points<'_, T>, strategy: Strategy) -> Result<Leaves<T>> {
-    let ids = match strategy {
-        Strategy::Brute => order::identity(points.len()),
-        Strategy::Grid => rings::sort(points, &extents(points)),
-        _ => tree::sort(points, &extents(points)),
-    };
-    Leaves::new(points, ids?)
 }
 
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {

@@ -1,6 +1,8 @@
 //! The CPU engine: a pool of threads over one queue, and the SIMD kernels.
 
+mod block;
 pub(crate) mod build;
+pub(crate) mod build_knn;
 mod descend;
 pub(crate) mod epsilon;
 pub(crate) mod kernel;

@@ -1,0 +1,139 @@
+//! A block of queries against its candidates: matches counted, or appended to rows.
+
+use super::epsilon::{Cover, CpuJoin, Worker};
+use super::scan::Mode;
+use crate::exec::{Request, sort_by_id};
+use crate::index::{BoxOf, Run};
+use crate::scalar::Scalar;
+
+impl<T: Scalar> CpuJoin<'_, T> {
+    /// Counts the matches of each query of a block. Returns their sum or, where pairs are
+    /// covered once, the number of unordered pairs.
+    pub(super) fn count_block(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        bound: &BoxOf<T>,
+        cover: Cover,
+    ) -> u64 {
+        let Worker { scanner, candidates, work, .. } = worker;
+        scanner.begin(self, block, bound);
+        let mut within = 0;
+        if cover != Cover::Full {
+            // Pairs inside the block, each seen from both sides, and self pairs.
+            scanner.scan(self, core::slice::from_ref(block), Mode::Count);
+            within = (scanner.matches.counts.iter().sum::<u64>() - block.len() as u64) / 2;
+            scanner.matches.counts.fill(0);
+        }
+        scanner.scan(self, &candidates.test, Mode::Count);
+        let listed: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
+        let taken = listed + candidates.taken;
+        work.taken += taken * block.len() as u64;
+        let counts = &mut scanner.matches.counts;
+        counts.iter_mut().for_each(|count| *count += taken);
+        within + counts.iter().sum::<u64>()
+    }
+
+    /// Finds the matches of each query of a block.
+    pub(super) fn fill_block(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        bound: &BoxOf<T>,
+        cover: Cover,
+        request: Request,
+    ) {
+        let Worker { scanner, candidates, work, .. } = worker;
+        scanner.begin(self, block, bound);
+        scanner.matches.rows.iter_mut().for_each(Vec::clear);
+        // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
+        let by_position = request.once && self.numbers.is_whole();
+        let mode = if by_position { Mode::Positions } else { Mode::Ids };
+        let exclude = self.excludes_self() || by_position;
+        let ids = self.right.ids();
+        scanner.matches.own.clear();
+        scanner.matches.own.extend(block.clone().map(|position| match (exclude, mode) {
+            (false, _) => u32::MAX,
+            (true, Mode::Positions) => position,
+            (true, _) => self.row_of(position),
+        }));
+
+        if request.once && cover != Cover::Full {
+            scanner.scan(self, core::slice::from_ref(block), mode);
+            keep_later(&mut scanner.matches.rows, block);
+        }
+        scanner.scan(self, &candidates.test, mode);
+        for run in &candidates.take {
+            let rows = scanner.matches.rows.iter_mut().zip(block.clone());
+            for ((row, query), &own) in rows.zip(&scanner.matches.own) {
+                if exclude && self.left.is_some() {
+                    // The query has another position among the queries than among these.
+                    let these = &ids[run.start as usize..run.end as usize];
+                    row.extend(these.iter().filter(|id| **id != own));
+                    continue;
+                }
+                let parts = if exclude && run.contains(&query) {
+                    [run.start..query, query + 1..run.end]
+                } else {
+                    [run.clone(), run.end..run.end]
+                };
+                for part in parts {
+                    match mode {
+                        Mode::Positions => row.extend(part),
+                        _ => row.extend_from_slice(&ids[part.start as usize..part.end as usize]),
+                    }
+                }
+            }
+            work.taken += (run.len() * block.len()) as u64;
+        }
+        let rows = &mut scanner.matches.rows;
+        if by_position {
+            if cover == Cover::Full {
+                keep_later(rows, block);
+            }
+            rows.iter_mut().flatten().for_each(|label| *label = ids[*label as usize]);
+        } else if request.once {
+            for (row, position) in rows.iter_mut().zip(block.clone()) {
+                let own = self.row_of(position);
+                row.retain(|&id| id > own);
+            }
+        }
+        if request.distances {
+            self.measure(worker, block);
+        }
+        if request.sorted {
+            worker.sort_rows(block.len(), request.distances);
+        }
+    }
+
+    /// Computes the distances of all matches of a block.
+    fn measure(&self, worker: &mut Worker<'_, T>, block: &Run) {
+        let queries = &self.queries().ids()[block.start as usize..block.end as usize];
+        let rows = worker.scanner.matches.rows.iter().zip(&mut worker.distances);
+        for (&query, (row, distances)) in queries.iter().zip(rows) {
+            let point = self.queries().points().row(query as usize);
+            self.kernels.distances(self.right.points(), point, row, distances);
+            distances.iter_mut().for_each(|acc| *acc = self.threshold.distance(*acc));
+        }
+    }
+}
+
+/// Keeps of each row the positions behind its query's own.
+fn keep_later(rows: &mut [Vec<u32>], block: &Run) {
+    for (row, query) in rows.iter_mut().zip(block.clone()) {
+        row.retain(|&position| position > query);
+    }
+}
+
+impl<T: Scalar> Worker<'_, T> {
+    /// Puts the ids of each row in ascending order, and the distances with them.
+    fn sort_rows(&mut self, rows: usize, distances: bool) {
+        let rows = self.scanner.matches.rows.iter_mut().zip(&mut self.distances).take(rows);
+        for (row, distances_of) in rows {
+            match distances {
+                true => sort_by_id(row, distances_of, &mut self.pairs),
+                false => row.sort_unstable(),
+            }
+        }
+    }
+}
