@@ -81,8 +81,7 @@ impl Planner {
     /// For tests: a device other than that of the machine.
     #[cfg(test)]
     pub(crate) fn on(mut self, driver: std::sync::Arc<dyn nearjoin::gpu::driver::Driver>) -> Self {
-        let mut knobs = nearjoin::gpu::Knobs::default();
-        knobs.driver = Some(driver);
+        let knobs = nearjoin::gpu::Knobs { driver: Some(driver), ..Default::default() };
         self.gpu = self.gpu.knobs(knobs);
         self
     }

@@ -44,6 +44,7 @@ impl Pool {
             };
             let others: Vec<_> = (1..self.threads).map_while(spawn).collect();
             let mut results = vec![work(0)];
+            // The others end as this one did: when the queue is empty, or closed by whoever failed.
             for other in others {
                 match other.join() {
                     Ok(result) => results.push(result),

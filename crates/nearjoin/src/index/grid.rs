@@ -214,11 +214,10 @@ impl Grid {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let table = match &self.table {
+        match &self.table {
             Table::Dense(starts) => size_of_val(&starts[..]),
             Table::Sparse { cells, starts } => size_of_val(&cells[..]) + size_of_val(&starts[..]),
-        };
-        table
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How well boxes tell points apart: what decides between a tree and brute force for the nearest.
 //!
-//! No formula sees the intrinsic dimension of points: a line in 64 dimensions is as easy as one in
-//! 1. So boxes are drawn around leaves of two samples, as a tree would draw them around all points,
+//! No formula sees the intrinsic dimension of points: a line in 64 dimensions is as easy as one
+//! in one dimension. So boxes are drawn around leaves of two samples, as a tree would draw them around all points,
 //! and those are counted that are no farther from a query than its k-th neighbour in the sample.
 //! The growth from the smaller sample to the larger tells of all points.
 

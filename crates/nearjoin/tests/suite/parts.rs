@@ -56,8 +56,7 @@ fn plans<'a, T: Scalar>(case: &Case<'a, T>) -> Vec<Plan<'a, T>> {
     };
     let on_cpu = |strategy| EpsJoin::new(case.eps).device(Device::Cpu).strategy(strategy);
     let on_gpu = |change: &dyn Fn(&mut Knobs)| {
-        let mut knobs = Knobs::default();
-        knobs.driver = Some(Arc::new(Simt::new().lazy()));
+        let mut knobs = Knobs { driver: Some(Arc::new(Simt::new().lazy())), ..Knobs::default() };
         change(&mut knobs);
         EpsJoin::new(case.eps).device(Device::Gpu).gpu(GpuOptions::new().knobs(knobs))
     };

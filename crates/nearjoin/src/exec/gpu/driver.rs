@@ -11,7 +11,7 @@
 //! when it is complete. So nobody can look at memory that the device may still write.
 //!
 //! An address is trusted: a device writes wherever it is told. So what takes one is `unsafe`, and
-//! [`Stage`](super::device::Stage) alone calls it, with addresses of its own arrays.
+//! `Stage` of `device.rs` alone calls it, with addresses of its own arrays.
 
 // What takes an address is declared unsafe here; nothing unsafe is done.
 #![allow(unsafe_code)]

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use nearjoin::gpu::driver::Driver;
 use nearjoin::gpu::{Calibration, Cooperation, GpuOptions, Knobs, Schedule};
 use nearjoin::sink::{Block, Callback, Count, CsrSink, Degrees};
 use nearjoin::{
@@ -323,9 +324,8 @@ fn auto_takes_the_gpu_where_it_pays() {
     let plan = |worth: f64, strategy: Strategy, memory: u64| {
         let mut calibration = Calibration::default();
         (calibration.worth_a_gpu, calibration.gpu_multiprocessors) = (worth, 1.0);
-        let mut knobs = Knobs::default();
-        knobs.driver = Some(Arc::new(Simt::new().lazy().memory(memory)));
-        knobs.calibration = Some(calibration);
+        let driver = Some(Arc::new(Simt::new().lazy().memory(memory)) as Arc<dyn Driver>);
+        let knobs = Knobs { driver, calibration: Some(calibration), ..Knobs::default() };
         let join = EpsJoin::new(eps).device(Device::Auto).strategy(strategy);
         join.gpu(GpuOptions::new().knobs(knobs)).plan_self(&points).unwrap()
     };
