@@ -223,7 +223,7 @@ impl fmt::Display for Error {
                 let (needed, limit) = (crate::stats::bytes(*needed), crate::stats::bytes(*limit));
                 write!(f, "{what} needs {needed} and the memory limit is {limit}: ")?;
                 match what {
-                    Needs::Index => write!(f, "raise the limit, or join the points in parts"),
+                    Needs::Index => write!(f, "raise the limit, or join fewer points at a time"),
                     Needs::Result => write!(
                         f,
                         "raise the limit, lower ε, count or take degrees only, or receive the \

@@ -64,8 +64,8 @@ pub(crate) struct Summary {
     pub(crate) eps: f64,
     pub(crate) reach: f64,
     pub(crate) metric: Metric,
-    /// Differences per dimension of some of the sampled pairs, pair after pair.
-    pub(crate) differences: Vec<f64>,
+    /// Differences of some of the sampled pairs, a column for each dimension.
+    pub(crate) differences: Vec<Vec<f64>>,
     /// Number of sampled pairs, and how many of them lie within ε·2ᵏ.
     pub(crate) pairs: usize,
     pub(crate) within: [usize; RADII],
@@ -156,10 +156,14 @@ impl Summary {
             }
             (pairs, within, kept)
         });
-        for (pairs, within, kept) in asked.collect::<Vec<_>>() {
+        let asked: Vec<(usize, [usize; RADII], Vec<f64>)> = asked.collect();
+        self.differences = vec![Vec::new(); self.dim];
+        for (pairs, within, kept) in asked {
             self.pairs += pairs;
             self.within.iter_mut().zip(within).for_each(|(sum, n)| *sum += n);
-            self.differences.extend(kept);
+            for (j, column) in self.differences.iter_mut().enumerate() {
+                column.extend(kept.iter().skip(j).step_by(self.dim));
+            }
         }
     }
 
@@ -168,12 +172,18 @@ impl Summary {
     /// independent.
     pub(crate) fn fraction(&self, limits: &[(usize, f64)]) -> f64 {
         const ENOUGH: usize = 8;
-        let pairs = self.differences.len() / self.dim;
+        let pairs = self.differences.first().map_or(0, Vec::len);
         if pairs == 0 {
             return 0.0;
         }
-        let near = |pair: &[f64]| limits.iter().all(|&(j, limit)| pair[j] <= limit);
-        let hits = self.differences.chunks_exact(self.dim).filter(|pair| near(pair)).count();
+        // One long loop after the other, which vectorise: a plan asks some hundred times.
+        let mut near = vec![1u8; pairs];
+        for &(j, limit) in limits {
+            for (near, difference) in near.iter_mut().zip(&self.differences[j]) {
+                *near &= u8::from(*difference <= limit);
+            }
+        }
+        let hits = near.iter().map(|near| usize::from(*near)).sum::<usize>();
         let fraction = hits as f64 / pairs as f64;
         if hits >= ENOUGH {
             return fraction;

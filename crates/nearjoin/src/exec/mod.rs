@@ -91,7 +91,7 @@ impl<'a> Reporter<'a> {
 pub(crate) trait Executor<T>: Send + Sync {
     /// Number of queries.
     fn len(&self) -> usize;
-    /// Bytes of the index, wherever it is.
+    /// Bytes of the index, wherever it is; of a part, those that it does not share.
     fn index_bytes(&self) -> u64;
     /// Counts the ordered pairs.
     fn count(&self) -> Result<Work>;

@@ -15,11 +15,12 @@ pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
     let (options, known) = (asked.options, asked.question.strategies());
     let on_gpu = match (options.device, asked.question) {
         (Device::Gpu, Question::Within(_)) => true,
-        (Device::Gpu, Question::Nearest(_)) => {
+        (Device::Gpu | Device::Hybrid, Question::Nearest(_)) => {
+            let device = if options.device == Device::Gpu { "gpu" } else { "hybrid" };
             let reason = "this version has no KNN-join for GPUs; use auto or cpu".into();
-            return Err(Error::Device { device: "gpu", reason });
+            return Err(Error::Device { device, reason });
         }
-        (Device::Hybrid, _) => {
+        (Device::Hybrid, Question::Within(_)) => {
             let reason = "this version joins on one device at a time; use auto, cpu or gpu".into();
             return Err(Error::Device { device: "hybrid", reason });
         }

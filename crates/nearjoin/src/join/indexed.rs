@@ -38,18 +38,25 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         Ok(Indexed { plan, executor, took: start.elapsed(), told: AtomicBool::new(false) })
     }
 
-    /// Bytes of this machine's memory that the index takes: none where it is on a GPU.
+    /// Bytes of this machine's memory that the index takes, and a search beside it: none where they
+    /// are on a GPU.
     pub fn bytes(&self) -> u64 {
-        self.held(&*self.executor)
+        self.budget(self.executor.index_bytes()).index
     }
 
-    /// Bytes of this machine's memory that an executor holds. Less than the plan reckoned with:
-    /// what sorting took is given back.
-    fn held(&self, executor: &dyn Executor<T>) -> u64 {
+    /// What of some bytes of an index is in this machine's memory.
+    fn here(&self, bytes: u64) -> u64 {
         match self.plan.decision.how {
-            How::Cpu(_) => executor.index_bytes(),
+            How::Cpu(_) => bytes,
             How::Gpu(_) => 0,
         }
+    }
+
+    /// The memory that is left for a result, beside so many bytes of an index. They are fewer than
+    /// the plan reckoned with: what sorting took is given back.
+    fn budget(&self, index: u64) -> Budget {
+        let decision = &self.plan.decision;
+        Budget { index: self.here(index) + decision.search_bytes, ..decision.budget }
     }
 
     /// Joins all left points, and fills the sink. The first run tells in its [`Stats`] how long
@@ -117,6 +124,12 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         monitor::check(&self.plan.options.monitor)?;
         let start = Instant::now();
         monitor::enter(&self.plan.options.monitor, Phase::Indexing);
+        if let Part::Rows { rows, .. } = part {
+            // The rows are put in order beside the index, which takes what their share of it did.
+            let share = rows.len() as f64 / self.plan.left.len().max(1) as f64;
+            let order = (self.plan.decision.budget.index as f64 * share) as u64;
+            self.budget(self.executor.index_bytes() + self.here(order)).check_index()?;
+        }
         let part = self.executor.part(part)?;
         self.execute(&*part, false, start.elapsed(), sink)
     }
@@ -131,8 +144,10 @@ impl<'a, T: Scalar> Indexed<'a, T> {
     ) -> Result<Stats> {
         let Plan { question, options, decision, pool, .. } = self.plan;
         let share = executor.len() as f64 / self.plan.left.len().max(1) as f64;
-        let index_bytes = executor.index_bytes();
-        let (plan, index) = match self.told.swap(true, Relaxed) {
+        let shared = if is_whole { 0 } else { self.executor.index_bytes() };
+        let index_bytes = shared + executor.index_bytes();
+        let told = self.told.load(Relaxed);
+        let (plan, index) = match told {
             false => (self.plan.planning, self.took),
             true => (Duration::ZERO, Duration::ZERO),
         };
@@ -166,12 +181,17 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             },
             expected_pairs: decision.pairs() * share,
             spare: decision.spare(index_bytes),
-            budget: Budget { index: self.held(executor), ..decision.budget },
+            budget: self.budget(index_bytes),
             stats: &mut stats,
         })?;
         monitor::check(&options.monitor)?;
         stats.execute = start.elapsed();
         stats.gpu = executor.gpu_stats();
+        if let Some(gpu) = stats.gpu.as_mut().filter(|_| !told && !is_whole) {
+            // What the index took.
+            self.executor.gpu_stats().iter().for_each(|index| gpu.add(index));
+        }
+        self.told.store(true, Relaxed);
         Ok(stats)
     }
 }

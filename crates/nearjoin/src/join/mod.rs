@@ -203,9 +203,9 @@ impl<Q: Copy + Into<Question>> Join<Q> {
     pub fn check<T: Scalar>(&self) -> Result<()> {
         let question = self.question.into();
         question.threshold::<T>(self.options.metric)?;
-        device::check(&Asked { question: &question, options: &self.options })?;
         self.options.check()?;
-        question.check()
+        question.check()?;
+        device::check(&Asked { question: &question, options: &self.options })
     }
 
     /// Summarises the points, and decides.

@@ -65,7 +65,7 @@ fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
 /// Queries of a unit: enough units to balance the threads, and a whole block of boxes in each.
 /// It does not depend on the number of threads, since blocks end where units do, and with them
 /// the order within a row.
-fn unit(queries: usize) -> usize {
+pub(crate) fn unit(queries: usize) -> usize {
     match queries {
         0x10_0000.. => 4096,
         0x4000.. => 256,
@@ -74,7 +74,7 @@ fn unit(queries: usize) -> usize {
 }
 
 /// The same for the nearest, whose rows have one order whatever the units.
-fn knn_unit(queries: usize, threads: usize) -> usize {
+pub(crate) fn knn_unit(queries: usize, threads: usize) -> usize {
     KNN_UNIT.min(queries.div_ceil(UNITS * threads).next_multiple_of(16).max(16))
 }
 

@@ -98,10 +98,22 @@ fn grid_tests(summary: &Summary, k: usize) -> f64 {
     (GRID * all * (cell + 2.0 * radius).powf(axes)).min(all)
 }
 
-/// Bytes that the index takes while it is built, and a search beside it: the points in order with
-/// their boxes and ids; while they are sorted a record for each, or its cell and the counts of the
-/// cells; or all of them as `f32`. And for every thread, the best of its queries.
-pub(super) fn index_bytes(summary: &Summary, k: usize, strategy: Strategy, threads: usize) -> u64 {
+/// Bytes that a search takes beside the index: for every thread, the best of its queries. Twice k,
+/// 16 queries at a time, a distance and a row for each; by brute force as many again, up to 64 MiB.
+pub(super) fn search_bytes(summary: &Summary, k: usize, strategy: Strategy, threads: usize) -> u64 {
+    let k = k.min(summary.right) as u64;
+    let block = 2 * k.max(16) * 16 * 2 * summary.width as u64;
+    let best = match strategy {
+        Strategy::Brute => block + (16 * block).min(block.max(1 << 26)),
+        _ => block,
+    };
+    threads as u64 * best
+}
+
+/// Bytes that the index takes while it is built: the points in order with their boxes and ids; while
+/// they are sorted a record for each, or its cell and the counts of the cells; or all of them as
+/// `f32`.
+pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize) -> u64 {
     let Summary { dim, width, .. } = *summary;
     let points = summary.right + if summary.is_self { 0 } else { summary.left };
     let point = dim * width;
@@ -112,17 +124,9 @@ pub(super) fn index_bytes(summary: &Summary, k: usize, strategy: Strategy, threa
         Strategy::Brute => dim * size_of::<f32>(),
         _ => (dim.min(8) * width + 4).next_multiple_of(width),
     };
-    // Twice k, 16 queries at a time, a distance and a row for each; by brute force as many
-    // again, up to 64 MiB.
-    let k = k.min(summary.right) as u64;
-    let block = 2 * k.max(16) * 16 * 2 * width as u64;
-    let best = match strategy {
-        Strategy::Brute => block + (16 * block).min(block.max(1 << 26)),
-        _ => block,
-    };
     // Every level of boxes has up to two blocks of 16 more than it needs, on both sides.
     let padding = 2 * 8 * 2 * 32 * point as u64;
-    points as u64 * (point + point / 7 + 2 + 4 + order) as u64 + padding + threads as u64 * best
+    points as u64 * (point + point / 7 + 2 + 4 + order) as u64 + padding
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod on_gpu;
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
-pub(crate) use cpu::OnCpu;
+pub(crate) use cpu::{OnCpu, knn_unit, unit};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
@@ -56,6 +56,8 @@ pub(crate) struct Decision {
     pub(crate) expected: Expected,
     /// Memory of this machine: the index of a GPU is not in it.
     pub(crate) budget: Budget,
+    /// Of the bytes of the index, those that a search takes beside it.
+    pub(crate) search_bytes: u64,
     pub(crate) points: (usize, usize),
     pub(crate) is_self: bool,
     pub(crate) dim: usize,
@@ -105,14 +107,19 @@ pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decis
     };
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let threads = host.threads;
-    let index = match asked.question {
-        Question::Within(_) => budget::index_bytes(summary),
-        Question::Nearest(nearest) => {
-            knn::index_bytes(summary, nearest.k, chosen.strategy, threads)
-        }
+    let (index, search) = match asked.question {
+        Question::Within(_) => (budget::index_bytes(summary), 0),
+        Question::Nearest(nearest) => (
+            knn::index_bytes(summary, chosen.strategy, threads),
+            knn::search_bytes(summary, nearest.k, chosen.strategy, threads),
+        ),
     };
     let how = How::Cpu(OnCpu::new(asked.question, summary, &chosen, neighbors, threads));
-    decision(asked, summary, host, (chosen, named), alternatives, expected, index, how)
+    let chosen = (chosen, named);
+    let index = index + search;
+    let mut decision = decision(asked, summary, host, chosen, alternatives, expected, index, how);
+    decision.search_bytes = search;
+    decision
 }
 
 /// Decides how a GPU does it. It knows ε-joins only.
@@ -142,9 +149,8 @@ pub(crate) fn worth_a_gpu<'a>(
     if asked.options.device != Device::Auto {
         return Err(None);
     }
-    let Question::Within(within) = asked.question else {
-        return Err(Some("it has no KNN-join in this version".into()));
-    };
+    // GPUs have no KNN-join, so none could have been used.
+    let Question::Within(within) = asked.question else { return Err(None) };
     if asked.options.strategy == Strategy::Ego {
         return Err(Some("it does not have the strategy ego".into()));
     }
@@ -208,6 +214,7 @@ fn decision(
         alternatives,
         expected,
         budget: Budget::new(asked.options.memory_limit, host.memory, index),
+        search_bytes: 0,
         points: (summary.left, summary.right),
         is_self: summary.is_self,
         dim: summary.dim,

@@ -67,8 +67,7 @@ fn no_gpu_is_looked_for_where_a_device_was_named_or_none_can_do_it() {
     let question = Nearest::new(8).into();
     let asked = Asked { question: &question, options: &Options::default() };
     let decision = on_cpu(&asked, &large, &host());
-    let reason = worth_a_gpu(&asked, &decision, &host()).unwrap_err().unwrap();
-    assert!(reason.contains("KNN"), "{reason}");
+    assert_eq!(worth_a_gpu(&asked, &decision, &host()).unwrap_err(), None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const DEFAULT_BLOCK: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block<'a, T> {
-    /// Left points, by row of the input.
+    /// Left points, by row of the input; of a part, by their places in it.
     pub queries: &'a [u32],
     /// Where each row begins, and the end.
     pub offsets: &'a [u64],

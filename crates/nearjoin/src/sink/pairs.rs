@@ -129,7 +129,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
             // How many there would have been is not known: say what the estimate says.
             let expected = execution.expected_pairs.max(columns.len() as f64);
             let expected = expected / if half { 2.0 } else { 1.0 };
-            let at_least = execution.budget.limit - execution.budget.index + 1;
+            let at_least = room + 1;
             let needed = ((expected * pair as f64 * 3.0) as u64).max(at_least);
             execution.budget.check_result(needed)?;
         }

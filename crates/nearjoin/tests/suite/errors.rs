@@ -258,7 +258,8 @@ fn assert_memory_limit(error: &Error, limit: u64, least: u64, what: &str) {
         _ => panic!("this test does not know how {limit} bytes are shown"),
     };
     // A callback helps a large result, and not an index that does not fit.
-    let advice: &[&str] = if what == "index" { &["in parts"] } else { &["lower ε", "callback"] };
+    let advice: &[&str] =
+        if what == "index" { &["fewer points"] } else { &["lower ε", "callback"] };
     assert_says(error, &[&[&said[..], shown, "raise the limit"], advice].concat());
 }
 

@@ -14,7 +14,7 @@ use crate::index::{Index, Layout, directory, ego, grid, order};
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::DuplicateRemoval;
-use crate::plan::{Detail, OnCpu};
+use crate::plan::{Detail, OnCpu, unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -151,6 +151,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                     left: Some(Arc::new(asking.layout)),
                     cell_rows: asking.cell_rows,
                     range: 0..rows.len() as u32,
+                    unit: unit(rows.len()),
                     numbers: Numbers::Of(rows),
                     ..whole
                 })

@@ -14,6 +14,7 @@ use crate::index::{Leaves, Rings, order, rings, tree};
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::Strategy;
+use crate::plan::knn_unit;
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::summary::extents;
@@ -114,6 +115,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                     left: Some(Arc::new(left)),
                     range: 0..rows.len() as u32,
                     numbers: Numbers::Of(rows),
+                    unit: self.unit.min(knn_unit(rows.len(), self.pool.threads())),
                     k: (self.wanted + own).min(self.right.len().max(1)),
                     ..whole
                 })

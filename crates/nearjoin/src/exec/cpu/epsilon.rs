@@ -268,7 +268,11 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
     fn index_bytes(&self) -> u64 {
         let left = self.left.as_ref().map_or(0, |left| left.bytes());
         let rows = size_of_val(&self.cell_rows[..]);
-        (self.right.bytes() + left + self.index.bytes() + rows) as u64
+        (match self.numbers {
+            Numbers::Rows => self.right.bytes() + left + self.index.bytes() + rows,
+            Numbers::Places { .. } => 0,
+            Numbers::Of(_) => left + rows,
+        }) as u64
     }
 
     fn count(&self) -> Result<Work> {
@@ -281,7 +285,9 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
             let own = self.range.len() as u64;
             // Once-only passes have left self pairs out, full passes have them in.
             total.pairs = match cover {
-                Cover::Full => total.pairs - if self.include_self { 0 } else { own },
+                // Of a pass that was cancelled there may be fewer pairs.
+                Cover::Full if self.include_self => total.pairs,
+                Cover::Full => total.pairs.saturating_sub(own),
                 _ => 2 * total.pairs + if self.include_self { own } else { 0 },
             };
         }

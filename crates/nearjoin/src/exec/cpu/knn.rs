@@ -333,7 +333,11 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
             Finding::Sieve(sieve) => sieve.bytes(),
         };
         let left = self.left.as_ref().map_or(0, |left| left.bytes());
-        (self.right.bytes() + left + finding) as u64
+        (match self.numbers {
+            Numbers::Rows => self.right.bytes() + left + finding,
+            Numbers::Places { .. } => 0,
+            Numbers::Of(_) => left,
+        }) as u64
     }
 
     fn count(&self) -> Result<Work> {

@@ -3,8 +3,9 @@
 //! This is the one place that calls what a [`Driver`] takes addresses for. Why that is sound:
 //!
 //! - addresses are those of [`Array`]s, and a piece of one is checked to lie within it;
-//! - memory outlives the work on it, because a [`Stage`] holds on to all memory that its work was
-//!   given until it has waited for its stream;
+//! - memory outlives the work on it: a [`Stage`] holds on to what it allocates, fills and copies
+//!   until it has waited for its stream, and waits before it goes. What a kernel is told of beside
+//!   that belongs to a join or to rows that are found, which outlive the stages of their batches;
 //! - what a kernel is told is put together in this folder, from arrays as long as the kernel's
 //!   source asks for; tests run the same sources with every access checked.
 

@@ -195,7 +195,10 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
 
     fn index_bytes(&self) -> u64 {
         let left = self.left.as_ref().map_or(0, Ordered::bytes);
-        (self.right.bytes() + left + self.table.bytes()) as u64
+        (match self.part {
+            None => self.right.bytes() + left + self.table.bytes(),
+            Some(_) => left,
+        }) as u64
     }
 
     fn count(&self) -> Result<Work> {

@@ -43,6 +43,7 @@ const LEAST: u64 = 1 << 20;
 pub(super) struct Found<'a, T> {
     pub(super) join: &'a GpuJoin<'a, T>,
     pub(super) request: Request,
+    /// Before what its work is told of: it waits when it is dropped, and fields go in order.
     pub(super) stage: Stage,
     pub(super) counters: Counters,
     /// On the device.

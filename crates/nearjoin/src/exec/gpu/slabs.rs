@@ -167,10 +167,10 @@ impl<'a, T: Scalar> Slabs<'a, T> {
     fn for_rows(&self, rows: Vec<u32>) -> Slabs<'_, T> {
         let Setup { ref device, .. } = self.setup;
         let setup = Setup { device: device.clone(), ..self.setup };
-        let share = rows.len() as f64 / self.setup.left.len().max(1) as f64;
         Slabs {
             setup,
-            session: self.session.for_share(share),
+            // The part of every slab has the share of its own queries.
+            session: self.session.for_share(1.0),
             dim: self.dim,
             sides: self.sides.clone(),
             part: Some(rows),

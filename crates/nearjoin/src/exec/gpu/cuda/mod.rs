@@ -215,8 +215,7 @@ impl Driver for Cuda {
         }
         let _current = self.0.enter()?;
         let stream = self.0.streams[stream].0;
-        // SAFETY: what lies at the address is the device's, which looks after itself; the
-        // stream is never destroyed.
+        // SAFETY: the caller says that the words are allocated; the stream is never destroyed.
         Ok(unsafe { call!(self.0.api, cuMemsetD32Async(address, word, words, stream)) }?)
     }
 
