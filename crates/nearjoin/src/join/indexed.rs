@@ -125,8 +125,9 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         let start = Instant::now();
         monitor::enter(&self.plan.options.monitor, Phase::Indexing);
         if let Part::Rows { rows, .. } = part {
-            // The rows are put in order beside the index, which takes what their share of it did.
-            let share = rows.len() as f64 / self.plan.left.len().max(1) as f64;
+            // The rows are put in order beside the index, which takes what so many points of it did.
+            let points = self.plan.left.len() + self.plan.right.map_or(0, |right| right.len());
+            let share = rows.len() as f64 / points.max(1) as f64;
             let order = (self.plan.decision.budget.index as f64 * share) as u64;
             self.budget(self.executor.index_bytes() + self.here(order)).check_index()?;
         }
