@@ -127,22 +127,12 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// The same join for some of the queries.
     pub(super) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
         let whole = CpuJoin {
-            pool: self.pool,
-            threshold: self.threshold,
-            kernels: self.kernels,
             index: self.index.clone(),
             left: self.left.clone(),
             right: self.right.clone(),
             cell_rows: self.cell_rows.clone(),
-            same: self.same,
             range: self.range.clone(),
-            numbers: Numbers::Rows,
-            include_self: self.include_self,
-            narrow: self.narrow,
-            removal: self.removal,
-            unit: self.unit,
-            monitor: self.monitor,
-            arranging: self.arranging,
+            ..*self
         };
         match part {
             Part::Rows { rows, points } => {
