@@ -66,6 +66,41 @@ pub enum Error {
         /// The points' type, `"f32"` or `"f64"`.
         kind: &'static str,
     },
+    /// A coordinate is so small beside the greatest that no power of two brings both into the
+    /// range of the points' type.
+    Magnitudes {
+        /// Whose: of the `"left"` or the `"right"` points, of none but the points otherwise.
+        side: Option<&'static str>,
+        /// Row of the coordinate, from 0.
+        row: usize,
+        /// Column of the coordinate, from 0.
+        column: usize,
+        /// The value found there.
+        value: f64,
+        /// The greatest absolute value of any coordinate.
+        greatest: f64,
+        /// The points' type, `"f32"` or `"f64"`.
+        kind: &'static str,
+    },
+    /// Two different points are so near to each other, beside the greatest coordinate, that the
+    /// squares of their differences vanish: they cannot be told from equal points.
+    TooNear {
+        /// Row of one of them: of the left points, from 0.
+        left: usize,
+        /// Row of the other: of the right points, from 0.
+        right: usize,
+        /// The greatest absolute value of any coordinate.
+        greatest: f64,
+        /// The points' type, `"f32"` or `"f64"`.
+        kind: &'static str,
+    },
+    /// Points may be so far apart that the points' type has no number for their distance.
+    TooFar {
+        /// The greatest absolute value of any coordinate.
+        greatest: f64,
+        /// The points' type, `"f32"` or `"f64"`.
+        kind: &'static str,
+    },
     /// An option has a value that it cannot take.
     Option {
         /// The option.
@@ -200,6 +235,28 @@ impl fmt::Display for Error {
                     "ε = {value:?} is not a distance: it must be 0 or more and finite in {kind}"
                 )
             }
+            Error::Magnitudes { side, row, column, value, greatest, kind } => {
+                write!(f, "row {row}, column {column}")?;
+                side.iter().try_for_each(|side| write!(f, " of the {side} points"))?;
+                write!(
+                    f,
+                    " is {value:e} and the greatest coordinate {greatest:e}: {kind} cannot compute \
+                     with both: {}",
+                    other_units(kind)
+                )
+            }
+            Error::TooNear { left, right, greatest, kind } => write!(
+                f,
+                "rows {left} and {right} differ by so little beside the greatest coordinate, \
+                 {greatest:e}, that {kind} cannot tell how far they are apart: {}",
+                other_units(kind)
+            ),
+            Error::TooFar { greatest, kind } => write!(
+                f,
+                "with coordinates up to {greatest:e}, points may be farther apart than {kind} has \
+                 numbers for: {}",
+                other_units(kind)
+            ),
             Error::Option { name, value, allowed } => {
                 write!(f, "{name} = {value} is out of range: it must be {allowed}")
             }
@@ -245,6 +302,14 @@ impl fmt::Display for Error {
             Error::Stopped => write!(f, "the callback asked to stop before the join was complete"),
             Error::Cancelled => write!(f, "the join was cancelled before it was complete"),
         }
+    }
+}
+
+/// What to do about numbers that are out of the range of a type.
+fn other_units(kind: &str) -> &'static str {
+    match kind {
+        "f32" => "use f64, or give the points in other units",
+        _ => "give the points in other units",
     }
 }
 

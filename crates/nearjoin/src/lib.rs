@@ -39,6 +39,7 @@ mod plan;
 mod points;
 mod question;
 mod scalar;
+mod scale;
 pub mod sink;
 mod stats;
 mod summary;

@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
+use crate::scale::Scale;
 
 /// How the distance between two points is measured.
 ///
@@ -69,42 +70,62 @@ impl FromStr for Metric {
 
 /// ε in the points' own type, and what follows from it.
 ///
-/// A pair matches when its accumulated distance `acc` is at most `bound`. `acc` is
-/// computed dimension 0 first: L2 `fma(d, d, acc)`, L1 `acc + |d|`, L∞ the running
-/// maximum, where `d = x − y` rounded once.
+/// A pair matches when its distance, as it is reported, is at most ε: when its accumulated
+/// distance `acc` is at most `bound`. `acc` is computed dimension 0 first: L2 `fma(d, d, acc)`,
+/// L1 `acc + |d|`, L∞ the running maximum, where `d = x − y` rounded once. All of it is in the
+/// units of [`Scale`], which are the user's own unless their squares would leave the range of
+/// the type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threshold<T> {
     pub(crate) metric: Metric,
+    pub(crate) scale: Scale<T>,
+    /// The largest distance that matches.
     pub(crate) eps: T,
-    /// ε·ε rounded once (L2), or ε.
+    /// The largest `acc` that matches.
     pub(crate) bound: T,
     /// No matching pair differs by more than this in any one coordinate.
     ///
     /// Rounding is monotone and every step adds a non-negative term, so `acc` is at
     /// least the rounded term of each single dimension. For L2 that term is
-    /// `fl(d²) ≤ fl(ε²)`, which gives `|d| ≤ ε(1 + 2u)` unless the squares underflow:
-    /// then `d² < smallest`, so `|d| < √smallest`. For L1 and L∞ it is `|d| ≤ ε`. With
-    /// `d = (x − y)(1 + u)` the real difference is at most `ε(1 + 4u) + 2√smallest`.
+    /// `fl(d²) ≤ bound`, and `fl(√bound) = ε`, which gives `|d| ≤ ε(1 + 3u)` unless the
+    /// squares underflow: then `d² < smallest`, so `|d| < √smallest`. For L1 and L∞ it is
+    /// `|d| ≤ ε`. With `d = (x − y)(1 + u)` the real difference is at most
+    /// `ε(1 + 5u) + 2√smallest`.
     pub(crate) reach: f64,
 }
 
 impl<T: Scalar> Threshold<T> {
-    /// Validates ε and rounds it to the points' type.
-    pub(crate) fn new(metric: Metric, eps: f64) -> Result<Self> {
+    /// Validates ε, rounds it to the points' type, and finds the bound.
+    pub(crate) fn new(metric: Metric, eps: f64, scale: Scale<T>) -> Result<Self> {
+        let rounded = Self::check(eps)?;
+        // Only equal points are at a distance of 0, and their largest difference says so even
+        // where squares vanish.
+        let metric = if rounded == T::ZERO { Metric::Linf } else { metric };
+        let mut threshold = Self::none(metric, scale);
+        // The distance ascends with `acc`, and a number that is not negative with its bits.
+        threshold.bound = T::largest(|acc| threshold.distance(acc) <= rounded);
+        threshold.eps = threshold.root(threshold.bound);
+        let floor = match metric {
+            Metric::L2 => 2.0 * T::SMALLEST.sqrt(),
+            Metric::L1 | Metric::Linf => 2.0 * T::SMALLEST,
+        };
+        threshold.reach = threshold.eps.to_f64() * (1.0 + 16.0 * T::UNIT_ROUNDOFF) + floor;
+        Ok(threshold)
+    }
+
+    /// No ε: no distance is too large.
+    pub(crate) fn none(metric: Metric, scale: Scale<T>) -> Self {
+        let (eps, bound, reach) = (T::INFINITY, T::INFINITY, f64::INFINITY);
+        Threshold { metric, scale, eps, bound, reach }
+    }
+
+    /// ε in the points' type, unless it is not a distance there.
+    pub(crate) fn check(eps: f64) -> Result<T> {
         let rounded = T::from_f64(eps);
         if !eps.is_finite() || eps < 0.0 || !rounded.is_finite() {
             return Err(Error::Epsilon { value: eps, kind: T::NAME });
         }
-        let (bound, floor) = match metric {
-            Metric::L2 => (rounded.mul(rounded), 2.0 * T::SMALLEST.sqrt()),
-            Metric::L1 | Metric::Linf => (rounded, 2.0 * T::SMALLEST),
-        };
-        let reach = if bound.is_finite() {
-            rounded.to_f64() * (1.0 + 16.0 * T::UNIT_ROUNDOFF) + floor
-        } else {
-            f64::INFINITY
-        };
-        Ok(Threshold { metric, eps: rounded, bound, reach })
+        Ok(rounded)
     }
 
     /// One step of the accumulation, in the arithmetic that decides.
@@ -131,9 +152,15 @@ impl<T: Scalar> Threshold<T> {
         pairs.fold(T::ZERO, |acc, (x, y)| Self::step(self.metric, acc, x, y))
     }
 
-    /// The distance that users see: √acc for L2, rounded once.
+    /// The distance that users see, in their units: √acc for L2, rounded once.
     #[inline(always)]
     pub(crate) fn distance(&self, acc: T) -> T {
+        self.scale.undo(self.root(acc))
+    }
+
+    /// The same in the units of the scale.
+    #[inline(always)]
+    fn root(&self, acc: T) -> T {
         match self.metric {
             Metric::L2 => acc.sqrt(),
             Metric::L1 | Metric::Linf => acc,
@@ -159,9 +186,45 @@ impl<T: Scalar> Threshold<T> {
 mod tests {
     use super::*;
 
+    /// ε as the distance of each of some sums: all sums up to the bound have a distance of at
+    /// most ε, and the next has not.
+    fn bound_is_the_last<T: Scalar>(metric: Metric, accs: impl Iterator<Item = f64>) {
+        for acc in accs {
+            let arithmetic = Threshold::<T>::none(metric, Scale::NONE);
+            let eps = arithmetic.distance(T::from_f64(acc));
+            let t = Threshold::<T>::new(metric, eps.to_f64(), Scale::NONE).unwrap();
+            assert!(T::from_f64(acc) <= t.bound, "{metric} {acc:e}");
+            assert!(t.distance(t.bound) <= eps);
+            assert!(t.distance(t.bound.next_up()) > eps);
+            // It is ε² or a few units beside it.
+            if metric == Metric::L2 && acc > 1e-30 {
+                let off = t.bound.to_f64() / (eps.to_f64() * eps.to_f64()) - 1.0;
+                assert!(off.abs() <= 6.0 * T::UNIT_ROUNDOFF, "{acc:e}: {off:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reported_distance_is_within_itself() {
+        let sums = || (1..2000).map(|i| f64::from(i) * 0.377).chain([3.0, 1e-40, 1e30]);
+        for metric in Metric::ALL {
+            bound_is_the_last::<f32>(metric, sums());
+            bound_is_the_last::<f64>(metric, sums());
+        }
+    }
+
+    #[test]
+    fn zero_means_equal_coordinates() {
+        for metric in Metric::ALL {
+            let t = Threshold::<f32>::new(metric, 0.0, Scale::NONE).unwrap();
+            assert!(t.accumulate([1e-23], [0.0]) > t.bound);
+            assert!(t.accumulate([1e-23], [1e-23]) <= t.bound);
+        }
+    }
+
     #[test]
     fn reach_covers_squares_that_underflow() {
-        let t = Threshold::<f64>::new(Metric::L2, 1e-200).unwrap();
+        let t = Threshold::<f64>::new(Metric::L2, 1e-200, Scale::NONE).unwrap();
         assert_eq!(t.bound, 0.0);
         // Two points 1e-170 apart: the square is 0 and the pair matches.
         assert_eq!(t.accumulate([1e-170], [0.0]), 0.0);
@@ -171,10 +234,11 @@ mod tests {
     #[test]
     fn epsilon_must_be_a_number_in_the_points_type() {
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
-            assert!(Threshold::<f64>::new(Metric::L2, bad).is_err());
+            assert!(Threshold::<f64>::check(bad).is_err());
         }
-        assert!(Threshold::<f32>::new(Metric::L1, 1e300).is_err());
-        assert!(Threshold::<f32>::new(Metric::L2, 1e30).unwrap().bound.is_infinite());
+        assert!(Threshold::<f32>::check(1e300).is_err());
+        let all = Threshold::<f32>::new(Metric::L2, 1e30, Scale::NONE).unwrap();
+        assert_eq!(all.bound, f32::MAX);
     }
 
     #[test]

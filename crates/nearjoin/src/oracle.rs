@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::scale::Sides;
 
 /// The `k` nearest neighbours of each left point, ascending by distance and then by id, with
 /// their distances; fewer where there are not as many.
@@ -29,8 +30,9 @@ pub fn knn_join<T: Scalar>(
     exclude_self: bool,
 ) -> Result<Vec<Vec<(u32, T)>>> {
     left.check_dimension(right)?;
-    // No ε: only its arithmetic is used.
-    let arithmetic = Threshold::new(metric, 0.0)?;
+    let sides = Sides::new(*left, Some(*right), metric, None)?;
+    let (left, right) = (&sides.left(), &sides.right().unwrap_or(*right));
+    let arithmetic = Threshold::none(metric, sides.scale);
     let row = |i: usize| {
         let mut all: Vec<(u32, T)> = measured(&arithmetic, left, right, i, exclude_self).collect();
         all.sort_by(|a, b| {
@@ -64,7 +66,9 @@ pub fn eps_join<T: Scalar>(
     exclude_self: bool,
 ) -> Result<Vec<Vec<(u32, T)>>> {
     left.check_dimension(right)?;
-    let threshold = Threshold::new(metric, eps)?;
+    let sides = Sides::new(*left, Some(*right), metric, Some(Threshold::check(eps)?))?;
+    let (left, right) = (&sides.left(), &sides.right().unwrap_or(*right));
+    let threshold = Threshold::new(metric, eps, sides.scale)?;
     let row = |i: usize| {
         measured(&threshold, left, right, i, exclude_self)
             .filter(|&(_, acc)| acc <= threshold.bound)

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
 use crate::scalar::Scalar;
+use crate::scale::Magnitudes;
 
 /// The largest dimension a point may have.
 pub const MAX_DIMENSION: usize = 4096;
@@ -31,6 +32,7 @@ pub const MAX_POINTS: usize = u32::MAX as usize - 1;
 pub struct Points<'a, T> {
     data: &'a [T],
     dimension: usize,
+    magnitudes: Magnitudes<T>,
 }
 
 impl<'a, T: Scalar> Points<'a, T> {
@@ -50,8 +52,8 @@ impl<'a, T: Scalar> Points<'a, T> {
         if points > MAX_POINTS {
             return Err(Error::TooManyPoints { points });
         }
-        check_finite(data, dimension)?;
-        Ok(Points { data, dimension })
+        let magnitudes = magnitudes(data, dimension)?;
+        Ok(Points { data, dimension, magnitudes })
     }
 
     /// Borrows an array of fixed-size rows.
@@ -110,7 +112,7 @@ impl<'a, T: Scalar> Points<'a, T> {
     pub(crate) fn gather(&self, rows: &[u32]) -> PointsBuf<T> {
         let data = rows.par_iter().flat_map_iter(|&row| self.row(row as usize)).copied();
         let data: Vec<T> = data.collect();
-        PointsBuf { data: data.into(), dimension: self.dimension }
+        PointsBuf { data: data.into(), dimension: self.dimension, magnitudes: self.magnitudes }
     }
 
     /// Some of the points, one after the other. They are not checked again.
@@ -126,7 +128,12 @@ impl<'a, T: Scalar> Points<'a, T> {
     /// If there are no such rows.
     pub fn rows(&self, rows: Range<usize>) -> Points<'a, T> {
         let data = &self.data[rows.start * self.dimension..rows.end * self.dimension];
-        Points { data, dimension: self.dimension }
+        Points { data, ..*self }
+    }
+
+    /// The least and the greatest absolute value, or bounds of them.
+    pub(crate) fn magnitudes(&self) -> Magnitudes<T> {
+        self.magnitudes
     }
 }
 
@@ -145,6 +152,7 @@ impl<'a, T: Scalar> Points<'a, T> {
 pub struct PointsBuf<T> {
     data: Buffer<T>,
     dimension: usize,
+    magnitudes: Magnitudes<T>,
 }
 
 impl<T: Scalar> PointsBuf<T> {
@@ -189,43 +197,58 @@ impl<T: Scalar> PointsBuf<T> {
     /// # Errors
     /// As for [`Points::new`].
     pub fn from_buffer(data: Buffer<T>, dimension: usize) -> Result<Self> {
-        Points::new(&data, dimension)?;
-        Ok(PointsBuf { data, dimension })
+        let magnitudes = Points::new(&data, dimension)?.magnitudes;
+        Ok(PointsBuf { data, dimension, magnitudes })
     }
 
     /// The points, borrowed.
     pub fn as_points(&self) -> Points<'_, T> {
-        Points { data: &self.data, dimension: self.dimension }
+        Points { data: &self.data, dimension: self.dimension, magnitudes: self.magnitudes }
     }
 }
 
-/// Finds the first coordinate that is not finite.
-fn check_finite<T: Scalar>(data: &[T], dimension: usize) -> Result<()> {
+/// The magnitudes of all coordinates; an error for the first that is not finite.
+fn magnitudes<T: Scalar>(data: &[T], dimension: usize) -> Result<Magnitudes<T>> {
     const CHUNK: usize = 1 << 16;
-    // x − x is 0 for finite x and NaN otherwise: a branch-free loop that vectorises.
-    let finite = |chunk: &[T]| {
-        let mut lanes = [T::ZERO; 16];
-        let (blocks, rest) = chunk.as_chunks::<16>();
-        for block in blocks {
-            for (lane, x) in lanes.iter_mut().zip(block) {
-                *lane = lane.add(x.sub(*x));
-            }
-        }
-        lanes.iter().all(|lane| *lane == T::ZERO) && rest.iter().all(|x| x.is_finite())
+    let of = |(chunk, values): (usize, &[T])| {
+        let first_bad = || chunk * CHUNK + values.iter().take_while(|x| x.is_finite()).count();
+        magnitudes_if_finite(values).ok_or_else(first_bad)
     };
-    let bad = data.par_chunks(CHUNK).position_first(|chunk| !finite(chunk));
-    let Some(chunk) = bad else { return Ok(()) };
-    let start = chunk * CHUNK;
-    for (at, x) in data.iter().enumerate().skip(start).take(CHUNK) {
-        if !x.is_finite() {
-            return Err(Error::NotFinite {
-                row: at / dimension,
-                column: at % dimension,
-                value: x.to_f64(),
-            });
-        }
+    let both = |a, b| match (a, b) {
+        (Ok(a), Ok(b)) => Ok(Magnitudes::and(a, b)),
+        // The one of the first chunk.
+        (Err(at), _) | (_, Err(at)) => Err(at),
+    };
+    let all = data.par_chunks(CHUNK).enumerate().map(of).reduce(|| Ok(Magnitudes::NONE), both);
+    all.map_err(|at| Error::NotFinite {
+        row: at / dimension,
+        column: at % dimension,
+        value: data[at].to_f64(),
+    })
+}
+
+/// The magnitudes of some values, if all are finite: a loop without branches, which vectorises.
+fn magnitudes_if_finite<T: Scalar>(values: &[T]) -> Option<Magnitudes<T>> {
+    const LANES: usize = 16;
+    let (mut least, mut greatest) = ([T::INFINITY; LANES], [T::ZERO; LANES]);
+    let mut bad = [T::ZERO; LANES];
+    let mut step = |lane: usize, x: T| {
+        // 0 for finite x, NaN otherwise, and NaN it stays.
+        bad[lane] = bad[lane].add(x.sub(x));
+        let x = x.abs();
+        greatest[lane] = if x > greatest[lane] { x } else { greatest[lane] };
+        let x = if x == T::ZERO { T::INFINITY } else { x };
+        least[lane] = if x < least[lane] { x } else { least[lane] };
+    };
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    for block in blocks {
+        (0..LANES).for_each(|lane| step(lane, block[lane]));
     }
-    Ok(())
+    rest.iter().enumerate().for_each(|(lane, x)| step(lane, *x));
+    let finite = bad.iter().all(|bad| *bad == T::ZERO);
+    let all = least.into_iter().zip(greatest);
+    let all = all.map(|(least, greatest)| Magnitudes { least, greatest });
+    finite.then(|| all.fold(Magnitudes::NONE, Magnitudes::and))
 }
 
 #[cfg(test)]

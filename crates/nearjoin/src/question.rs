@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::metric::{Metric, Threshold};
 use crate::options::{DuplicateRemoval, Strategy};
 use crate::scalar::Scalar;
+use crate::scale::Scale;
 
 /// What is asked of the points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,13 +110,37 @@ impl Question {
         }
     }
 
-    /// ε, or the distance beyond which nothing is a neighbour; 0 where there is none.
-    pub(crate) fn threshold<T: Scalar>(&self, metric: Metric) -> Result<Threshold<T>> {
-        let distance = match self {
-            Question::Within(within) => within.eps,
-            Question::Nearest(nearest) => nearest.max_distance.unwrap_or(0.0),
-        };
-        Threshold::new(metric, distance)
+    /// ε, or the distance beyond which nothing is a neighbour.
+    fn distance(&self) -> Option<f64> {
+        match self {
+            Question::Within(within) => Some(within.eps),
+            Question::Nearest(nearest) => nearest.max_distance,
+        }
+    }
+
+    /// Whether the distance, if there is one, is one in the points' type.
+    pub(crate) fn check_distance<T: Scalar>(&self) -> Result<()> {
+        self.distance().map_or(Ok(()), |distance| Threshold::<T>::check(distance).map(drop))
+    }
+
+    /// ε in the points' type; none for the nearest.
+    pub(crate) fn eps<T: Scalar>(&self) -> Result<Option<T>> {
+        match self {
+            Question::Within(within) => Threshold::check(within.eps).map(Some),
+            Question::Nearest(_) => Ok(None),
+        }
+    }
+
+    /// What decides, for points of this scale.
+    pub(crate) fn threshold<T: Scalar>(
+        &self,
+        metric: Metric,
+        scale: Scale<T>,
+    ) -> Result<Threshold<T>> {
+        match self.distance() {
+            Some(distance) => Threshold::new(metric, distance, scale),
+            None => Ok(Threshold::none(metric, scale)),
+        }
     }
 
     /// Whether there are as many points as neighbours were asked for: `candidates` on the right,

@@ -38,6 +38,9 @@ pub trait Scalar:
     const NEG_INFINITY: Self;
     /// Zero.
     const ZERO: Self;
+    /// One.
+    #[doc(hidden)]
+    const ONE: Self;
     /// Not a number.
     const NAN: Self;
     /// The largest finite number.
@@ -48,6 +51,15 @@ pub trait Scalar:
     /// Low bits of a number that a tag may take the place of.
     #[doc(hidden)]
     const TAG_BITS: u32;
+    /// Bits of the mantissa, the hidden one included.
+    #[doc(hidden)]
+    const DIGITS: i32;
+    /// Every finite number is less than 2 to this power.
+    #[doc(hidden)]
+    const MAX_EXP: i32;
+    /// The least normal number is 2 to this power.
+    #[doc(hidden)]
+    const MIN_EXP: i32;
 
     /// Rounds to nearest, ties to even; overflows to infinity.
     fn from_f64(value: f64) -> Self;
@@ -67,6 +79,13 @@ pub trait Scalar:
     fn add(self, other: Self) -> Self;
     /// `self * other`, rounded once.
     fn mul(self, other: Self) -> Self;
+    /// The next larger number.
+    #[doc(hidden)]
+    fn next_up(self) -> Self;
+    /// The largest finite number, 0 or more, for which `holds`. It must hold for 0 and, with a
+    /// number, for all smaller ones.
+    #[doc(hidden)]
+    fn largest(holds: impl Fn(Self) -> bool) -> Self;
     /// A row number in the guise of a coordinate, to travel with one.
     #[doc(hidden)]
     fn from_id(id: u32) -> Self;
@@ -107,10 +126,14 @@ macro_rules! scalar {
             const INFINITY: Self = $t::INFINITY;
             const NEG_INFINITY: Self = $t::NEG_INFINITY;
             const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
             const NAN: Self = $t::NAN;
             const MAX: Self = $t::MAX;
             type Near = $near;
             const TAG_BITS: u32 = $tag_bits;
+            const DIGITS: i32 = $t::MANTISSA_DIGITS as i32;
+            const MAX_EXP: i32 = $t::MAX_EXP;
+            const MIN_EXP: i32 = $t::MIN_EXP - 1;
 
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
@@ -147,6 +170,21 @@ macro_rules! scalar {
             #[inline(always)]
             fn mul(self, other: Self) -> Self {
                 self * other
+            }
+            fn next_up(self) -> Self {
+                $t::next_up(self)
+            }
+            fn largest(holds: impl Fn(Self) -> bool) -> Self {
+                // The bits of numbers that are not negative ascend with them.
+                let (mut low, mut high) = (0, $t::INFINITY.to_bits());
+                while high - low > 1 {
+                    let middle = low + (high - low) / 2;
+                    match holds($t::from_bits(middle)) {
+                        true => low = middle,
+                        false => high = middle,
+                    }
+                }
+                $t::from_bits(low)
             }
             #[inline(always)]
             fn from_id(id: u32) -> Self {

@@ -296,7 +296,7 @@ pub(crate) mod tests {
     fn fractions_of_a_line() {
         let data: Vec<f64> = (0..10_000).map(f64::from).collect();
         let points = Points::new(&data, 1).unwrap();
-        let threshold = Threshold::new(Metric::L2, 100.0).unwrap();
+        let threshold = Threshold::new(Metric::L2, 100.0, crate::scale::Scale::NONE).unwrap();
         let summary = Summary::new(points, None, &threshold, Effort::FULL);
         assert_eq!(summary.extents, [(0.0, 9999.0)]);
         let fraction = summary.fraction(&[(0, 1000.0)]);

@@ -79,7 +79,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
     /// # Panics
     /// If there are no such rows.
     pub fn run_rows<S: Sink<T>>(&self, rows: Range<usize>, sink: &mut S) -> Result<Stats> {
-        let points = self.plan.left.rows(rows.clone());
+        let points = self.plan.sides.left().rows(rows.clone());
         let rows: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
         self.run_part(Part::Rows { rows: &rows, points }, sink)
     }
@@ -103,7 +103,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
     /// # Panics
     /// If there are no such rows.
     pub fn run_some<S: Sink<T>>(&self, rows: &[u32], sink: &mut S) -> Result<Stats> {
-        let points = self.plan.pool.install(|| self.plan.left.gather(rows));
+        let points = self.plan.pool.install(|| self.plan.sides.left().gather(rows));
         self.run_part(Part::Rows { rows, points: points.as_points() }, sink)
     }
 
@@ -126,7 +126,8 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         monitor::enter(&self.plan.options.monitor, Phase::Indexing);
         if let Part::Rows { rows, .. } = part {
             // The rows are put in order beside the index, which takes what so many points of it did.
-            let points = self.plan.left.len() + self.plan.right.map_or(0, |right| right.len());
+            let points = self.plan.sides.left().len()
+                + self.plan.sides.right().map_or(0, |right| right.len());
             let share = rows.len() as f64 / points.max(1) as f64;
             let order = (self.plan.decision.budget.index as f64 * share) as u64;
             self.budget(self.executor.index_bytes() + self.here(order)).check_index()?;
@@ -144,7 +145,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         sink: &mut S,
     ) -> Result<Stats> {
         let Plan { question, options, decision, pool, .. } = self.plan;
-        let share = executor.len() as f64 / self.plan.left.len().max(1) as f64;
+        let share = executor.len() as f64 / self.plan.sides.left().len().max(1) as f64;
         let shared = if is_whole { 0 } else { self.executor.index_bytes() };
         let index_bytes = shared + executor.index_bytes();
         let told = self.told.load(Relaxed);
@@ -174,7 +175,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             executor,
             pool,
             is_whole,
-            is_symmetric: self.plan.right.is_none() && question.is_symmetric(),
+            is_symmetric: self.plan.sides.right().is_none() && question.is_symmetric(),
             include_self: options.include_self,
             k: match question {
                 Question::Within(_) => None,
@@ -205,8 +206,8 @@ impl<T> core::fmt::Debug for Indexed<'_, T> {
 
 /// Builds the index where the plan says, and what joins there.
 fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
-    let Plan { question, options, decision, left, right, threshold, simd, pool, .. } = plan;
-    let (left, right, threshold, simd) = (*left, *right, *threshold, *simd);
+    let Plan { question, options, decision, sides, threshold, simd, pool, .. } = plan;
+    let (left, right, threshold, simd) = (sides.left(), sides.right(), *threshold, *simd);
     let (detail, include_self) = (&decision.chosen.detail, options.include_self);
     let monitor = options.monitor.as_ref();
     match (question, &decision.how, &plan.device) {
@@ -249,10 +250,7 @@ fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> 
             right,
             include_self,
             k: nearest.k,
-            cap: match nearest.max_distance {
-                Some(_) => threshold.bound,
-                None => T::INFINITY,
-            },
+            cap: threshold.bound,
             strategy: decision.chosen.strategy,
             extents: &decision.extents,
             unit: how.unit,

@@ -3,6 +3,7 @@
 mod device;
 mod indexed;
 mod plan;
+mod range;
 
 pub use indexed::Indexed;
 pub use plan::{Estimate, Plan};
@@ -20,6 +21,7 @@ use crate::plan::Asked;
 use crate::points::Points;
 use crate::question::{Nearest, Question, Within};
 use crate::scalar::Scalar;
+use crate::scale::Sides;
 use crate::sink::{Count, Csr, CsrSink, Neighbors};
 use crate::summary::Summary;
 
@@ -202,7 +204,7 @@ impl<Q: Copy + Into<Question>> Join<Q> {
     /// As for [`Join::plan_self`].
     pub fn check<T: Scalar>(&self) -> Result<()> {
         let question = self.question.into();
-        question.threshold::<T>(self.options.metric)?;
+        question.check_distance::<T>()?;
         self.options.check()?;
         question.check()?;
         device::check(&Asked { question: &question, options: &self.options })
@@ -221,26 +223,21 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         let own = usize::from(right.is_none() && !options.include_self && candidates > 0);
         question.check_points(left.len(), candidates - own)?;
         monitor::enter(&options.monitor, Phase::Planning);
-        let threshold = question.threshold(options.metric)?;
         let simd = SimdLevel::detect()?;
         let pool = Pool::new(options.threads)?;
+        let eps = question.eps()?;
+        let sides = pool.install(|| Sides::new(left, right, options.metric, eps))?;
+        let (left, right) = (sides.left(), sides.right());
+        let threshold = question.threshold(options.metric, sides.scale)?;
+        range::check_near(&options, &sides, &threshold, eps)?;
         let asked = Asked { question: &question, options: &options };
         let effort = device::effort::<T>(&asked);
         let summary = pool.install(|| Summary::new(left, right, &threshold, effort));
-        let (decision, device) = device::decide(&asked, &summary, pool.threads())?;
+        range::check_far(&sides, &threshold, &summary.extents, eps)?;
+        let (mut decision, device) = device::decide(&asked, &summary, pool.threads())?;
+        decision.keep_beside(sides.bytes());
         let planning = start.elapsed();
-        Ok(Plan {
-            question,
-            options,
-            left,
-            right,
-            threshold,
-            simd,
-            pool,
-            decision,
-            device,
-            planning,
-        })
+        Ok(Plan { question, options, sides, threshold, simd, pool, decision, device, planning })
     }
 }
 

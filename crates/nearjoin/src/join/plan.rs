@@ -11,9 +11,9 @@ use crate::exec::pool::Pool;
 use crate::metric::Threshold;
 use crate::options::{Device, Options, Strategy};
 use crate::plan::{Decision, How};
-use crate::points::Points;
 use crate::question::Question;
 use crate::scalar::Scalar;
+use crate::scale::Sides;
 use crate::sink::Sink;
 use crate::stats::{Stats, bytes};
 
@@ -24,8 +24,7 @@ use crate::stats::{Stats, bytes};
 pub struct Plan<'a, T> {
     pub(super) question: Question,
     pub(super) options: Options,
-    pub(super) left: Points<'a, T>,
-    pub(super) right: Option<Points<'a, T>>,
+    pub(super) sides: Sides<'a, T>,
     pub(super) threshold: Threshold<T>,
     pub(super) simd: SimdLevel,
     pub(super) pool: Pool,
@@ -146,7 +145,7 @@ impl<T: Scalar> Plan<'_, T> {
 impl<T: Scalar> fmt::Display for Plan<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.question {
-            Question::Within(_) => write!(f, "ε = {}", self.threshold.eps)?,
+            Question::Within(within) => write!(f, "ε = {}", T::from_f64(within.eps))?,
             Question::Nearest(nearest) => write!(f, "k = {}", nearest.k)?,
         }
         write!(f, " ({}, {}) on the ", self.options.metric, T::NAME)?;
@@ -160,6 +159,14 @@ impl<T: Scalar> fmt::Display for Plan<'_, T> {
         }
         if let Some(why) = &self.decision.why_no_gpu {
             writeln!(f, "no gpu: {why}")?;
+        }
+        if !self.sides.scale.is_none() {
+            let exponent = self.sides.scale.exponent();
+            writeln!(
+                f,
+                "scale: coordinates times 2^{exponent}, so that {} can square them",
+                T::NAME
+            )?;
         }
         self.decision.explain(f)
     }

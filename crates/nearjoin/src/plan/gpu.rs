@@ -174,6 +174,7 @@ mod tests {
     use super::*;
     use crate::metric::{Metric, Threshold};
     use crate::points::Points;
+    use crate::scale::Scale;
     use crate::summary::Effort;
 
     fn decide(points: usize, dim: usize, eps: f64) -> Vec<Alternative> {
@@ -184,7 +185,7 @@ mod tests {
         };
         let data: Vec<f32> = (0..points * dim).map(|_| random()).collect();
         let points = Points::new(&data, dim).unwrap();
-        let threshold = Threshold::new(Metric::L2, eps).unwrap();
+        let threshold = Threshold::new(Metric::L2, eps, Scale::NONE).unwrap();
         let summary = Summary::new(points, None, &threshold, Effort::QUICK);
         let shaping = Shaping { levels: 3, fanout: 16, whole_cells: false };
         let speed = Speed { instruction: 1.0 / 400.0, index: 0.7 };

@@ -56,7 +56,7 @@ pub(crate) struct Decision {
     pub(crate) expected: Expected,
     /// Memory of this machine: the index of a GPU is not in it.
     pub(crate) budget: Budget,
-    /// Of the bytes of the index, those that a search takes beside it.
+    /// Of the bytes of the index, those that a search and copies of the points take beside it.
     pub(crate) search_bytes: u64,
     pub(crate) points: (usize, usize),
     pub(crate) is_self: bool,
@@ -227,6 +227,12 @@ fn decision(
 }
 
 impl Decision {
+    /// Reckons with so many bytes more, as long as the index is there.
+    pub(crate) fn keep_beside(&mut self, bytes: u64) {
+        self.budget.index += bytes;
+        self.search_bytes += bytes;
+    }
+
     /// Expected ordered pairs.
     pub(crate) fn pairs(&self) -> f64 {
         self.expected.neighbors() * self.points.0 as f64

@@ -48,11 +48,7 @@ impl Pruning {
         }
         let queries = rows(left, (GROUPS * QUERIES).min(left.len()));
         let (k, dim) = (k.min(NEIGHBORS), left.dimension());
-        // ε is 0 where the nearest have no largest distance.
-        let cap = match threshold.eps.to_f64() {
-            0.0 => f64::INFINITY,
-            _ => threshold.bound.to_f64(),
-        };
+        let cap = threshold.bound.to_f64();
         let points = [most / 4, most];
         let tests = points.map(|points| {
             let leaves = Leaves::new(rows(right, points), dim);
@@ -144,6 +140,7 @@ fn split(points: &[f64], dim: usize, rows: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scale::Scale;
 
     /// Points along a line, or all over a cube.
     fn pruning(dim: usize, line: bool) -> Pruning {
@@ -159,7 +156,7 @@ mod tests {
             })
             .collect();
         let points = Points::new(&data, dim).unwrap();
-        let threshold = Threshold::new(Metric::L2, 0.0).unwrap();
+        let threshold = Threshold::none(Metric::L2, Scale::NONE);
         Pruning::sample(points, points, &threshold, 8).unwrap()
     }
 
@@ -177,7 +174,7 @@ mod tests {
     fn few_points_are_not_sampled() {
         let data = vec![1.0; 4000];
         let points = Points::new(&data, 1).unwrap();
-        let threshold = Threshold::new(Metric::L2, 0.0).unwrap();
+        let threshold = Threshold::none(Metric::L2, Scale::NONE);
         assert_eq!(Pruning::sample(points, points, &threshold, 8), None);
     }
 }

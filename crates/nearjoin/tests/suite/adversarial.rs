@@ -2,7 +2,7 @@
 //! pair. What is right is known by a formula, or by a count of another kind.
 
 use nearjoin::sink::{Count, Degrees};
-use nearjoin::{DuplicateRemoval, EpsJoin, Metric, Points, Scalar, SimdLevel, Strategy};
+use nearjoin::{DuplicateRemoval, EpsJoin, Error, Metric, Points, Scalar, SimdLevel, Strategy};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -284,10 +284,9 @@ fn denormals<T: Scalar>() {
     }
     let crosses = 4 * SIDE * (SIDE - 1);
     assert_count(Strategy::EPSILON, &points, T::SMALLEST, Metric::L1, crosses);
-    // The squares of such differences are 0, whatever ε is.
-    for eps in [0.0, T::SMALLEST] {
-        assert_count(Strategy::EPSILON, &points, eps, Metric::L2, n * (n - 1));
-    }
+    // √2 of the smallest number is reported as one of it.
+    assert_count(Strategy::EPSILON, &points, 0.0, Metric::L2, 0);
+    assert_count(Strategy::EPSILON, &points, T::SMALLEST, Metric::L2, axis(1).pow(2) - n);
 
     let line: Vec<T> = (0..n).map(place).collect();
     let line = Points::new(&line, 1).unwrap();
@@ -319,10 +318,13 @@ fn the_ends_of_the_number_line() {
     // Ordered pairs of points, from those of coordinates on one axis.
     let pairs = |per_axis: u64| per_axis * per_axis * 4 - 128;
     for metric in Metric::ALL {
-        // L1 and L∞ tell 0 from 5e-324 at ε = 0; the squares of L2 vanish.
-        let told_apart = if metric == Metric::L2 { pairs(6 + 4) } else { pairs(8) };
-        assert_count(Strategy::EPSILON, &points, 0.0, metric, told_apart);
-        assert_count(Strategy::EPSILON, &points, 1e-200, metric, pairs(6 + 4));
+        assert_count(Strategy::EPSILON, &points, 0.0, metric, pairs(8));
+        // No power of two brings the squares of 1e300 and of 1e-200 into range.
+        let tiny = EpsJoin::new(1e-200).metric(metric);
+        match metric {
+            Metric::L2 => assert!(matches!(tiny.plan_self(&points), Err(Error::TooNear { .. }))),
+            _ => assert_count(Strategy::EPSILON, &points, 1e-200, metric, pairs(6 + 4)),
+        }
         // -1, 0, 5e-324 and 1 are within 2 of each other on one axis, and L∞ wants no more.
         if metric == Metric::Linf {
             assert_count(Strategy::EPSILON, &points, 2.0, metric, pairs(4 + 16));

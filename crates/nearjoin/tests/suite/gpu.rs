@@ -32,7 +32,7 @@ fn knobs() -> Knobs {
 }
 
 /// Options for the device that is tested.
-fn gpu() -> GpuOptions {
+pub(crate) fn gpu() -> GpuOptions {
     GpuOptions::new().knobs(knobs())
 }
 

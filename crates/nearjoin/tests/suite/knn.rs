@@ -253,11 +253,15 @@ fn coordinates_whose_squares_overflow() {
             check(&join, &points, None, &expected, &format!("k={k} {strategy}"));
         }
     }
-    // Enough of them for a grid; differences overflow too.
+    // Enough of them for a grid.
     let number = |i: u32| f64::from(i * 7919 % 1009) / 504.5 - 1.0;
-    let data: Vec<f64> = (0..600).map(|i| number(i) * 1.7e308).collect();
+    let numbers = |most: f64| (0..600).map(|i| number(i) * most).collect::<Vec<_>>();
+    let (data, beyond) = (numbers(4e307), numbers(1.7e308));
     let points = Points::new(&data, 2).unwrap();
     for metric in Metric::ALL {
+        // Differences overflow too.
+        let beyond = KnnJoin::new(5).metric(metric).plan_self(&Points::new(&beyond, 2).unwrap());
+        assert!(matches!(beyond, Err(Error::TooFar { .. })), "{metric}");
         let expected = truth(&points, None, 5, metric, false);
         for strategy in NAMED {
             let join = KnnJoin::new(5).metric(metric).strategy(strategy);
@@ -429,8 +433,7 @@ fn a_few_queries_far_apart_and_far_outside() {
     }
 }
 
-/// At 1e-165 and less all squares, or the small ones among them, are 0: neighbours are as the
-/// arithmetic has them.
+/// At 1e-165 and less all squares, or the small ones among them, would be 0.
 #[test]
 fn scales_at_the_ends_of_the_range() {
     let points = Data::Uniform.points::<f64>(700, 3, 8);

@@ -14,4 +14,5 @@ mod knn;
 mod monitor;
 mod parts;
 mod properties;
+mod range;
 mod simd;

@@ -1,7 +1,7 @@
 //! Properties of random joins, over coordinates that tie, vanish and overflow.
 
 use nearjoin::sink::{Count, CsrSink, Pairs};
-use nearjoin::{Csr, DuplicateRemoval, EpsJoin, Metric, PointsBuf, Scalar, Strategy};
+use nearjoin::{Csr, DuplicateRemoval, EpsJoin, Error, Metric, PointsBuf, Scalar, Strategy};
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, any, prop_oneof, proptest};
 use proptest::sample::select;
@@ -125,8 +125,19 @@ fn run<T: Scalar>(case: &Case<'_, T>, how: How) -> Csr<T> {
 
 type Outcome = Result<(), proptest::test_runner::TestCaseError>;
 
+/// Whether ε is so small beside the greatest coordinate that points nearer than it cannot be told
+/// from equal ones, and there are some: the join says so.
+fn cannot_be_told<T: Scalar>(case: &Case<'_, T>, how: How) -> bool {
+    let refused = matches!(case.plan(&|join| how.apply(join)), Err(Error::TooNear { .. }));
+    assert!(!refused || case.metric == Metric::L2 && case.eps < 1e-15, "{case}");
+    refused
+}
+
 /// CSR, count and pairs are the oracle's.
 fn is_right<T: Scalar>(case: &Case<'_, T>, how: How) -> Outcome {
+    if cannot_be_told(case, how) {
+        return Ok(());
+    }
     let expected = case.oracle();
     prop_assert_eq!(&Answer::from_csr(&run(case, how)), &expected, "{}", case);
     let plan = case.plan(&|join| how.apply(join)).unwrap();
@@ -141,6 +152,9 @@ fn is_right<T: Scalar>(case: &Case<'_, T>, how: How) -> Outcome {
 
 /// j is a neighbour of i if and only if i is one of j, at the same distance.
 fn is_symmetric<T: Scalar>(case: &Case<'_, T>, how: How) -> Outcome {
+    if cannot_be_told(case, how) {
+        return Ok(());
+    }
     let csr = run(case, how);
     prop_assert_eq!(transposed(&csr, case.left.len()), entries(&csr), "{}", case);
     Ok(())
@@ -210,8 +224,12 @@ macro_rules! properties {
         ) {
             let (left, right) = (points::<$type>(&left, dim), points::<$type>(&right, dim));
             let (left, right) = (left.as_points(), right.as_points());
-            let forward = run(&Case::between("there", left, right, eps).metric(metric), there);
-            let backward = run(&Case::between("back", right, left, eps).metric(metric), back);
+            let forward = Case::between("there", left, right, eps).metric(metric);
+            let backward = Case::between("back", right, left, eps).metric(metric);
+            if cannot_be_told(&forward, there) {
+                return Ok(());
+            }
+            let (forward, backward) = (run(&forward, there), run(&backward, back));
             prop_assert_eq!(transposed(&forward, right.len()), entries(&backward));
         }
 
@@ -247,9 +265,12 @@ macro_rules! properties {
             how in how(),
         ) {
             let points = points::<$type>(&rows, dim);
-            let case = Case::within("smaller", points.as_points(), one.min(other)).metric(metric);
-            let smaller = run(&case, how);
-            let larger = run(&Case { eps: one.max(other), ..case }, how);
+            let smaller = Case::within("smaller", points.as_points(), one.min(other)).metric(metric);
+            let larger = Case { eps: one.max(other), ..smaller.clone() };
+            if cannot_be_told(&smaller, how) || cannot_be_told(&larger, how) {
+                return Ok(());
+            }
+            let (smaller, larger) = (run(&smaller, how), run(&larger, how));
             for row in 0..smaller.len() {
                 let more = larger.ids_of(row);
                 let kept = smaller.ids_of(row).iter().all(|id| more.binary_search(id).is_ok());

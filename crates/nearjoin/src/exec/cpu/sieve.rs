@@ -297,7 +297,8 @@ mod tests {
 
     fn check(sieve: &Sieve<f64>, points: Points<'_, f64>, metric: Metric) {
         use crate::metric::Threshold;
-        let (dim, threshold) = (points.dimension(), Threshold::<f64>::new(metric, 1.0).unwrap());
+        use crate::scale::Scale;
+        let (dim, threshold) = (points.dimension(), Threshold::<f64>::none(metric, Scale::NONE));
         let lane = |row: usize, j: usize| sieve.coords[row / FAN * FAN * dim + j * FAN + row % FAN];
         for a in 0..points.len() {
             for b in 0..points.len() {

@@ -122,13 +122,17 @@ impl<T: Scalar> Found<'_, T> {
             }
             let offsets = &ends[rows.start..=rows.end];
             let pairs = (offsets[rows.len()] - offsets[0]) as usize;
-            if request.sorted {
+            let scale = join.threshold.scale;
+            if request.sorted || !scale.is_none() {
                 let (ids, distances) = landed.split_at_mut(1);
                 let ids = &mut ids[0].bytes_mut()[..4 * pairs];
-                let distances = distances
+                let mut distances = distances
                     .first_mut()
                     .map(|host| T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()]));
-                sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
+                scale.undo_all(distances.as_deref_mut().unwrap_or_default());
+                if request.sorted {
+                    sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
+                }
             }
             let ids = values::<u32>(&*landed[0], 0, 4 * pairs);
             let distances =
@@ -204,9 +208,13 @@ impl<T: Scalar> Found<'_, T> {
                 })
             })?
         };
-        if self.request.sorted {
-            session.pool.install(|| sort_long_rows(ends, ids, distances));
-        }
+        let (scale, sorted) = (self.join.threshold.scale, self.request.sorted);
+        session.pool.install(|| {
+            scale.undo_all(distances.as_deref_mut().unwrap_or_default());
+            if sorted {
+                sort_long_rows(ends, ids, distances);
+            }
+        });
         session.record(|stats| {
             stats.bytes_out += bytes;
             stats.delivery_seconds += began.elapsed().as_secs_f64();
