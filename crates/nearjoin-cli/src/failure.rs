@@ -77,7 +77,8 @@ impl From<nearjoin::Error> for Failure {
             nearjoin::Error::Epsilon { .. }
             | nearjoin::Error::Option { .. }
             | nearjoin::Error::Strategy { .. } => Failure::Usage(error.to_string()),
-            _ => Failure::Failed(error.to_string()),
+            // What the library advises, as an argument.
+            _ => Failure::Failed(error.to_string().replace("use f64", "use --dtype f64")),
         }
     }
 }

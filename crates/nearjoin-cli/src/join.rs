@@ -43,7 +43,6 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 
     let timeline = Timeline::start();
     let sides = Sides::load(&sources, &board)?;
-    asked.question.check_square(asked.engine.metric, sides.dtype())?;
     let run = Run { asked, output, planner, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {
         DType::F32 => run.join::<f32>(opened, about, timeline, shown),

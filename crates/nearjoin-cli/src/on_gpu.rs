@@ -22,7 +22,6 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
     };
     let asked = Asked::from(&args);
     asked.check_device().unwrap();
-    asked.question.check_square(asked.engine.metric, DType::F64).unwrap();
     let board = Board::default();
     let planner = Planner::new(&asked, &Monitor::new(), 0).on(Arc::new(Simt::new()));
     planner.check().unwrap();

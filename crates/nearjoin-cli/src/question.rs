@@ -1,8 +1,7 @@
 //! What is asked of the points, whichever join answers it.
 
 use nearjoin::gpu::{Cooperation, GpuOptions};
-use nearjoin::{Device, DuplicateRemoval, Metric, Strategy};
-use nearjoin_io::DType;
+use nearjoin::{Device, DuplicateRemoval, Strategy};
 
 use crate::args;
 use crate::failure::{Failure, Result};
@@ -190,32 +189,6 @@ impl Question {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Refuses a distance whose square the points' type cannot hold: every pair would match, or
-    /// points would that are not within it.
-    pub(crate) fn check_square(self, metric: Metric, dtype: DType) -> Result {
-        let (distance, name) = match self {
-            Question::Within { eps, .. } => (eps, "ε ="),
-            Question::Knn { max_distance: Some(distance), .. } => (distance, "--max-distance"),
-            Question::Knn { max_distance: None, .. } => return Ok(()),
-        };
-        let (least, most) = match dtype {
-            DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-            DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
-        };
-        let square = distance * distance;
-        if metric != Metric::L2 || distance == 0.0 || (least..=most).contains(&square) {
-            return Ok(());
-        }
-        let advice = match dtype {
-            DType::F32 => "use --dtype f64, or give the points in other units",
-            DType::F64 => "give the points in other units",
-        };
-        Err(Failure::failed(format!(
-            "the square of {name} {distance:?}, which decides L2, is beyond the range of {dtype}: \
-             {advice}"
-        )))
     }
 
     /// What the engine refused, in the words of the command line.

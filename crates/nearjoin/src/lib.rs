@@ -40,6 +40,7 @@ mod points;
 mod question;
 mod scalar;
 mod scale;
+mod sides;
 pub mod sink;
 mod stats;
 mod summary;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::scale::Sides;
+use crate::sides::Sides;
 
 /// The `k` nearest neighbours of each left point, ascending by distance and then by id, with
 /// their distances; fewer where there are not as many.

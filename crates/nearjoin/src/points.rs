@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
 use crate::scalar::Scalar;
-use crate::scale::Magnitudes;
 
 /// The largest dimension a point may have.
 pub const MAX_DIMENSION: usize = 4096;
@@ -204,6 +203,26 @@ impl<T: Scalar> PointsBuf<T> {
     /// The points, borrowed.
     pub fn as_points(&self) -> Points<'_, T> {
         Points { data: &self.data, dimension: self.dimension, magnitudes: self.magnitudes }
+    }
+}
+
+/// The least and the greatest absolute value of some numbers; of the least, zeros left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Magnitudes<T> {
+    pub(crate) least: T,
+    pub(crate) greatest: T,
+}
+
+impl<T: Scalar> Magnitudes<T> {
+    /// Those of zeros, or of no numbers at all.
+    pub(crate) const NONE: Self = Magnitudes { least: T::INFINITY, greatest: T::ZERO };
+
+    /// Those of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Magnitudes {
+            least: if other.least < self.least { other.least } else { self.least },
+            greatest: if other.greatest > self.greatest { other.greatest } else { self.greatest },
+        }
     }
 }
 

@@ -184,6 +184,8 @@ fn failures_name_the_file_the_place_and_the_value() {
     folder.write("empty.csv", "");
     folder.write("cut.parquet", "PAR1 and nothing else");
     folder.write("line.csv", "x\n1\n");
+    folder.write("far.csv", "x\n1.7e308\n-1.7e308\n");
+    folder.write("near.csv", "x,y\n1,0\n1,1e-45\n0,0\n");
     let failed = |arguments: &str| wrong(&folder, arguments, 1);
     let named = |arguments: &str, words: &[&str]| {
         let error = failed(arguments);
@@ -202,14 +204,13 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within p.csv --eps 1 -o missing/p.parquet", &["missing/p.parquet could not be written"]);
     named("within p.csv --eps 1 -o p.csv/o.csv", &["p.csv/o.csv could not be written"]);
     named("within p.csv --eps 1 --count --report missing/r.html", &["missing/r.html"]);
-    named("within p.csv --eps 1e200", &["square of ε = 1e200", "other units"]);
-    named("within p.csv --eps 1e-30 --dtype f32", &["square of ε = 1e-30", "--dtype f64"]);
+    named("knn far.csv -k 1", &["1.7e308", "farther apart than f64", "other units"]);
+    named("knn near.csv -k 1 --dtype f32", &["rows 0 and 1", "f32", "use --dtype f64"]);
     named("within p.csv --eps 1 --memory-limit 100", &["kept for writing"]);
     named("within p.csv --eps 1 --columns X,Y", &["did you mean \"x\"", "\"x\", \"y\""]);
     named("within p.csv --eps 1 --device hybrid", &["hybrid", "one device at a time"]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
     named("knn p.csv -k 4 -o n.npz", &["-k 4", "only 3 points", "--pad"]);
-    named("knn p.csv -k 2 --max-distance 1e200", &["square of --max-distance 1e200"]);
     named("knn p.csv -k 2 --device gpu", &["gpu", "no KNN-join for GPUs", "auto or cpu"]);
     named("knn p.csv -k 2 --memory-limit 100", &["the index needs", "kept for writing"]);
     named("knn p.csv -k 1e15 --pad -o n.npz", &["n.npz could not be written", "too large"]);

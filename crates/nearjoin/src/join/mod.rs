@@ -21,7 +21,7 @@ use crate::plan::Asked;
 use crate::points::Points;
 use crate::question::{Nearest, Question, Within};
 use crate::scalar::Scalar;
-use crate::scale::Sides;
+use crate::sides::Sides;
 use crate::sink::{Count, Csr, CsrSink, Neighbors};
 use crate::summary::Summary;
 

@@ -13,7 +13,7 @@ use crate::options::{Device, Options, Strategy};
 use crate::plan::{Decision, How};
 use crate::question::Question;
 use crate::scalar::Scalar;
-use crate::scale::Sides;
+use crate::sides::Sides;
 use crate::sink::Sink;
 use crate::stats::{Stats, bytes};
 

@@ -8,7 +8,8 @@ use crate::metric::{Metric, Threshold};
 use crate::options::{Device, Options, Strategy};
 use crate::question::Within;
 use crate::scalar::Scalar;
-use crate::scale::{Scale, Sides};
+use crate::scale::Scale;
+use crate::sides::Sides;
 use crate::sink::{Block, Callback, Count};
 
 /// Refuses different points that the join could take for equal ones.
