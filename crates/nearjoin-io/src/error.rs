@@ -4,6 +4,7 @@ use core::fmt;
 use std::io;
 
 use crate::format::Format;
+use crate::quote::{one_line, quoted};
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -59,7 +60,7 @@ impl fmt::Display for Place {
             comma = ", ";
         }
         if let Some(column) = &self.column {
-            write!(f, "{comma}column {column:?}")?;
+            write!(f, "{comma}column {}", quoted(column))?;
         }
         Ok(())
     }
@@ -83,6 +84,20 @@ pub enum Remedy {
     SayHeader,
     /// Ask for no [`id`](crate::ReadOptions::id), or use a format that can hold one.
     LeaveIdOut,
+    /// Ask for other [`columns`](crate::ReadOptions::columns): one of them is not there.
+    NameColumns,
+    /// Ask for another [`id`](crate::ReadOptions::id): it is not there.
+    NameId,
+    /// Ask for [`columns`](crate::ReadOptions::columns) and [`id`](crate::ReadOptions::id) by
+    /// number: the file seems to have no header.
+    CountColumns,
+    /// Read the points as `f64`, with [`dtype`](crate::ReadOptions::dtype).
+    ReadAsF64,
+    /// Store the column as `f64`, or choose [`columns`](crate::ReadOptions::columns) without it.
+    StoreAsF64,
+    /// Write whole numbers with a decimal point, or choose
+    /// [`columns`](crate::ReadOptions::columns) without them.
+    WritePoint,
 }
 
 impl fmt::Display for Remedy {
@@ -94,6 +109,17 @@ impl fmt::Display for Remedy {
             Remedy::ChooseListOrColumns => "choose it, or columns of numbers",
             Remedy::SayHeader => "say whether the first line is a header",
             Remedy::LeaveIdOut => "leave the ids out, or use another format",
+            Remedy::NameColumns | Remedy::NameId => "choose among them",
+            Remedy::CountColumns => "if it has no header, choose columns and ids by number, from 0",
+            Remedy::ReadAsF64 => "read the points as f64",
+            Remedy::StoreAsF64 => {
+                "store the column as f64 if it may be rounded, else subtract an offset from it or \
+                 choose columns without it"
+            }
+            Remedy::WritePoint => {
+                "write it with a decimal point if it may be rounded, else subtract an offset from \
+                 the column or choose columns without it"
+            }
         })
     }
 }
@@ -122,6 +148,8 @@ pub enum Error {
         value: String,
         /// What is wrong with it, as in `"is not a number"`.
         problem: String,
+        /// What to do, where an option or another type would help.
+        remedy: Option<Remedy>,
     },
     /// The file as a whole, a column or a row is not what it must be.
     Content {
@@ -132,7 +160,7 @@ pub enum Error {
         /// What is wrong, as a sentence without its full stop.
         problem: String,
     },
-    /// The file is not of its format, or is damaged or cut short.
+    /// The file begins as one of its format, but is damaged or cut short.
     Damaged {
         /// The file.
         file: String,
@@ -173,6 +201,11 @@ impl Error {
         Error::Damaged { file: file.to_owned(), format: format.name(), reason: one_line(reason) }
     }
 
+    /// A part of the file that a decoder does not make sense of.
+    pub(crate) fn undecodable(file: &str, format: Format, part: &str, said: impl ToString) -> Self {
+        Error::damaged(file, format, format!("{part} cannot be decoded ({})", one_line(said)))
+    }
+
     /// Something wrong with the file as a whole.
     pub(crate) fn content(file: &str, problem: impl Into<String>) -> Self {
         let (file, place) = (file.to_owned(), Place::default());
@@ -188,6 +221,7 @@ impl Error {
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Error::Options { remedy, .. } => Some(*remedy),
+            Error::Value { remedy, .. } => *remedy,
             _ => None,
         }
     }
@@ -209,11 +243,6 @@ impl Error {
     }
 }
 
-/// What a decoder said, which may be a list or a table, on one line.
-pub(crate) fn one_line(said: impl ToString) -> String {
-    said.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.remedy() {
@@ -230,13 +259,13 @@ impl fmt::Display for Complaint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Error::Io { file, doing, source } => write!(f, "{file} could not be {doing}: {source}"),
-            Error::Value { file, place, value, problem } => {
+            Error::Value { file, place, value, problem, .. } => {
                 write!(f, "{file}: {place}: {value} {problem}")
             }
             Error::Content { file, place, problem } => content(f, file, place, problem),
             Error::Options { file, place, problem, .. } => content(f, file, place, problem),
             Error::Damaged { file, format, reason } => {
-                write!(f, "{file} is not a complete {format} file: {reason}")
+                write!(f, "{file} is a damaged {format} file: {reason}")
             }
             Error::Format { file, problem } => write!(f, "{file}: {problem}"),
             Error::Points { file, source } => write!(f, "{file}: {source}"),
@@ -271,7 +300,7 @@ mod tests {
             Error::damaged("f", Format::Arrow, "bad table:\n\twhile verifying\r\n  field\n");
         assert_eq!(
             error.to_string(),
-            "f is not a complete Arrow file: bad table: while verifying field"
+            "f is a damaged Arrow file: bad table: while verifying field"
         );
     }
 }

@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use std::path::Path;
 
+use crate::quote::quoted;
+
 /// The type of coordinates and distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DType {
@@ -117,7 +119,10 @@ impl FromStr for Format {
             "arrow" => Ok(Format::Arrow),
             "csv" => Ok(Format::Csv),
             "npy" => Ok(Format::Npy),
-            _ => Err(format!("there is no format called {name:?}: parquet, arrow, csv or npy")),
+            _ => Err(format!(
+                "there is no format called {}: parquet, arrow, csv or npy",
+                quoted(name)
+            )),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod error;
 mod format;
+pub mod quote;
 pub mod read;
 pub mod write;
 

@@ -65,14 +65,21 @@ impl Contents {
     fn of_file(input: &Input<'_>) -> Result<Self> {
         let damaged = |reason: String| damaged(input, reason);
         let tail = input.data.len().checked_sub(10).filter(|&at| at >= 8);
-        let tail = tail.ok_or_else(|| damaged("it has no footer".to_owned()))?;
+        let cut_short = || damaged("it is cut short, or not written to its end".to_owned());
+        let tail = tail.ok_or_else(cut_short)?;
         let mut bytes = [0; 10];
         input.read_into(tail, &mut bytes)?;
-        let length = read_footer_length(bytes).map_err(|error| damaged(error.to_string()))?;
+        if !bytes.ends_with(MAGIC) {
+            return Err(cut_short());
+        }
+        let length = read_footer_length(bytes)
+            .map_err(|_| damaged("the length of its footer is negative".to_owned()))?;
         let start = tail.checked_sub(length as u64);
-        let start = start.ok_or_else(|| damaged("its footer is cut off".to_owned()))?;
+        let start = start
+            .ok_or_else(|| damaged("its footer claims to be longer than the file".to_owned()))?;
         let footer = input.read(start, length)?;
-        let footer = root_as_footer(&footer).map_err(|error| damaged(error.to_string()))?;
+        let footer =
+            root_as_footer(&footer).map_err(|error| undecodable(input, "its footer", error))?;
         let schema = footer.schema().ok_or_else(|| damaged("it has no schema".to_owned()))?;
 
         let mut run = Run::default();
@@ -189,14 +196,18 @@ impl Contents {
 fn read_dictionaries(input: &Input<'_>, decoder: &mut FileDecoder, run: &Run) -> Result<()> {
     for block in &run.dictionaries {
         let buffer = read_block(input, block)?;
-        decoder.read_dictionary(block, &buffer).map_err(|error| damaged(input, error))?;
+        decoder
+            .read_dictionary(block, &buffer)
+            .map_err(|error| undecodable(input, "a dictionary", error))?;
     }
     Ok(())
 }
 
 fn decode(input: &Input<'_>, decoder: &FileDecoder, block: &Block) -> Result<Vec<ArrayRef>> {
     let buffer = read_block(input, block)?;
-    let batch = decoder.read_record_batch(block, &buffer).map_err(|error| damaged(input, error))?;
+    let batch = decoder
+        .read_record_batch(block, &buffer)
+        .map_err(|error| undecodable(input, "a batch", error))?;
     let batch = batch.ok_or_else(|| damaged(input, "a batch is empty"))?;
     Ok(batch.columns().to_vec())
 }
@@ -258,7 +269,7 @@ fn end_of(input: &Input<'_>, block: &Block) -> Result<u64> {
 fn parse<'a>(input: &Input<'_>, metadata: &'a [u8]) -> Result<Message<'a>> {
     let prefix = if metadata.starts_with(&CONTINUATION) { 8 } else { 4 };
     let message = metadata.get(prefix..).unwrap_or_default();
-    root_as_message(message).map_err(|error| damaged(input, error))
+    root_as_message(message).map_err(|error| undecodable(input, "a message", error))
 }
 
 fn rows(input: &Input<'_>, message: &Message<'_>) -> Result<usize> {
@@ -305,8 +316,13 @@ fn checked_schema(input: &Input<'_>, schema: arrow_ipc::Schema<'_>) -> Result<Sc
             problem: "its byte order is not this machine's".to_owned(),
         });
     }
-    let schema = try_fb_to_schema(schema).map_err(|error| damaged(input, error))?;
+    let schema =
+        try_fb_to_schema(schema).map_err(|error| undecodable(input, "its schema", error))?;
     Ok(Arc::new(schema))
+}
+
+fn undecodable(input: &Input<'_>, part: &str, said: impl ToString) -> Error {
+    Error::undecodable(&input.name, Format::Arrow, part, said)
 }
 
 fn damaged(input: &Input<'_>, reason: impl ToString) -> Error {

@@ -8,8 +8,9 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat;
 
-use crate::error::{Error, Place, Remedy, Result, one_line};
+use crate::error::{Error, Place, Remedy, Result};
 use crate::format::DType;
+use crate::quote::{bare, one_line, quoted_all};
 use crate::read::number::{Coordinate, Number, convert};
 use crate::read::points::check_dimension;
 use crate::read::{ReadOptions, in_order, select};
@@ -42,7 +43,7 @@ impl Choice {
     pub(crate) fn new(file: &str, schema: &Schema, options: &ReadOptions) -> Result<Self> {
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let types: Vec<&DataType> = schema.fields().iter().map(|field| field.data_type()).collect();
-        let id = options.id.as_ref().map(|id| select::find(file, &names, id)).transpose()?;
+        let id = options.id.as_ref().map(|id| select::find_id(file, &names, id)).transpose()?;
         let coordinates = match &options.columns {
             Some(wanted) => select::find_all(file, &names, wanted)?,
             None => all_but(file, id, &names, &types)?,
@@ -321,7 +322,7 @@ fn all_but(
             let there_are = if others.len() == 1 { "is the column" } else { "are the columns" };
             let problem = format!(
                 "the column holds lists, and there {there_are} {} beside it",
-                select::quoted(&others)
+                quoted_all(&others)
             );
             let place = Place::column(&names[list]);
             Err(Error::options(file, place, problem, Remedy::ChooseListOrColumns))
@@ -359,7 +360,7 @@ fn unsuited(file: &str, place: Place, kind: &DataType, options: &ReadOptions) ->
         }
         DataType::Struct(_) => "structs".to_owned(),
         kind if kind.is_nested() => "nested values".to_owned(),
-        kind => kind.to_string(),
+        kind => bare(&kind.to_string()),
     };
     let problem = format!("the column holds {kind}, not numbers");
     match options.columns {
@@ -415,10 +416,5 @@ where
     N: ArrowPrimitiveType<Native: Number>,
 {
     let numbers = values.as_primitive::<N>().values();
-    convert(numbers, out, stride).map_err(|index| Error::Value {
-        file: file.to_owned(),
-        place: place(index).into(),
-        value: numbers[index].to_string(),
-        problem: N::Native::problem::<T>(),
-    })
+    convert(numbers, out, stride).map_err(|index| numbers[index].refuse::<T>(file, place(index)))
 }

@@ -3,6 +3,7 @@
 mod arrow;
 mod columns;
 mod csv;
+mod foreign;
 mod npy;
 mod number;
 mod parquet;
@@ -124,17 +125,13 @@ fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>)
         return Err(Error::content(&input.name, "the file is empty"));
     }
     let beginning = input.read(0, input.data.len().min(64) as usize)?;
+    if let Some(what) = foreign::name(&beginning) {
+        let problem = format!("this is {what}");
+        return Err(Error::Format { file: input.name.clone(), problem });
+    }
     let looks = Format::sniff(&beginning);
     let format = options.format.or(by_name).unwrap_or(looks);
-    // Text has no mark to begin with: only what looks like another format is not it.
-    if looks != format && looks != Format::Csv {
-        let remedy = match options.format {
-            Some(_) if by_name.is_none_or(|by_name| by_name == looks) => Remedy::LeaveFormatOut,
-            _ => Remedy::GiveFormat,
-        };
-        let problem = format!("this is not {format} but looks like {looks}");
-        return Err(Error::options(&input.name, Place::default(), problem, remedy));
-    }
+    check_format(&input.name, &beginning, looks, format, options, by_name)?;
     let read = match format {
         Format::Parquet => parquet::read,
         Format::Arrow => arrow::read,
@@ -142,8 +139,42 @@ fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>)
         Format::Npy => npy::read,
     };
     // Decoders of other crates may panic on damaged files. Nothing outlives the panic.
-    catch_unwind(AssertUnwindSafe(|| read(input, options)))
-        .unwrap_or_else(|panic| Err(Error::damaged(&input.name, format, message(&*panic))))
+    catch_unwind(AssertUnwindSafe(|| read(input, options))).unwrap_or_else(|panic| {
+        Err(Error::undecodable(&input.name, format, "a part of it", message(&*panic)))
+    })
+}
+
+/// Refuses a file that begins like one of another format.
+fn check_format(
+    file: &str,
+    beginning: &[u8],
+    looks: Format,
+    format: Format,
+    options: &ReadOptions,
+    by_name: Option<Format>,
+) -> Result<()> {
+    // Text has no mark to begin with, nor has an Arrow stream from before 2019.
+    let looks = match (looks, format) {
+        (looks, format) if looks == format => return Ok(()),
+        (Format::Csv, Format::Arrow) if !is_text(beginning) => return Ok(()),
+        (Format::Csv, _) if !is_text(beginning) => {
+            let problem = format!("this is not {format}: it does not begin like one");
+            return Err(Error::Format { file: file.to_owned(), problem });
+        }
+        (Format::Csv, _) => "text",
+        (looks, _) => looks.name(),
+    };
+    let remedy = match options.format {
+        Some(_) if by_name.is_none_or(|by_name| by_name.name() == looks) => Remedy::LeaveFormatOut,
+        _ => Remedy::GiveFormat,
+    };
+    let problem = format!("this is not {format} but looks like {looks}");
+    Err(Error::options(file, Place::default(), problem, remedy))
+}
+
+fn is_text(beginning: &[u8]) -> bool {
+    let white = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r');
+    beginning.iter().all(|byte| !byte.is_ascii_control() || white(byte))
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

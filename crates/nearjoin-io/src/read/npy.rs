@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Place, Remedy, Result};
 use crate::format::{DType, Format};
+use crate::quote::{bare, quoted};
 use crate::read::number::{Coordinate, Number, convert};
 use crate::read::points::{PointSet, allocate, check_dimension, finish};
 use crate::read::source::Input;
@@ -15,8 +16,8 @@ use crate::read::{Loaded, ReadOptions, in_order, select};
 
 pub(crate) fn read(input: &Input<'_>, options: &ReadOptions) -> Result<Loaded> {
     let array = Array::open(input)?;
-    if options.id.is_some() {
-        let problem = "an NPY file has no column of ids".to_owned();
+    if let Some(id) = &options.id {
+        let problem = format!("an NPY file has no ids, so there is no column {}", quoted(id));
         return Err(Error::options(&input.name, Place::default(), problem, Remedy::LeaveIdOut));
     }
     let names: Vec<String> = (0..array.width).map(|column| column.to_string()).collect();
@@ -72,6 +73,7 @@ impl<'a> Array<'a> {
             return refused("the array has named fields: save one plain array".to_owned());
         };
         let Some(kind) = Kind::of(&dtype) else {
+            let dtype = bare(&dtype.to_string());
             return refused(format!("the array holds {dtype}, not numbers that can be read here"));
         };
         let &[rows, width] = header.shape() else {
@@ -187,11 +189,9 @@ impl<'a> Array<'a> {
                         numbers = self.numbers::<N>(column as u64 * self.rows + first_row, rows)?;
                     }
                 }
-                convert(&numbers, &mut out[at..], chosen.len()).map_err(|row| Error::Value {
-                    file: self.input.name.clone(),
-                    place: Place::column(&columns[at]).at(first_row + row as u64).into(),
-                    value: numbers[row].to_string(),
-                    problem: N::problem::<T>(),
+                convert(&numbers, &mut out[at..], chosen.len()).map_err(|row| {
+                    let place = Place::column(&columns[at]).at(first_row + row as u64);
+                    numbers[row].refuse::<T>(&self.input.name, place)
                 })?;
             }
             Ok(())
@@ -255,7 +255,12 @@ fn read_header(input: &Input<'_>) -> Result<(NpyHeader, u64)> {
         [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
             (12, u32::from_le_bytes([a, b, c, d]) as usize)
         }
-        _ => return Err(damaged(input, "it does not begin with an NPY header")),
+        _ => {
+            return Err(damaged(
+                input,
+                "its header is cut short, or of a version that is not known",
+            ));
+        }
     };
     let end = prefix + length;
     let header = beginning.get(..end).ok_or_else(|| match there < end as u64 {
@@ -266,7 +271,8 @@ fn read_header(input: &Input<'_>) -> Result<(NpyHeader, u64)> {
     if brackets.count() > MOST_BRACKETS {
         return Err(damaged(input, "the header is nested too deeply"));
     }
-    let header = NpyHeader::from_reader(header).map_err(|error| damaged(input, error))?;
+    let header = NpyHeader::from_reader(header)
+        .map_err(|error| Error::undecodable(&input.name, Format::Npy, "its header", error))?;
     Ok((header, end as u64))
 }
 

@@ -3,11 +3,12 @@
 //! `f64` to `f32` is the one exception, and happens only where it is asked for: it rounds to
 //! nearest, but a finite number never becomes infinite.
 
-use core::fmt::Display;
+use core::fmt::Debug;
 
 use half::f16;
 use nearjoin::{PointsBuf, Scalar};
 
+use crate::error::{Error, Place, Remedy};
 use crate::read::points::PointSet;
 
 /// A type that points are joined in.
@@ -40,7 +41,7 @@ impl Coordinate for f64 {
 }
 
 /// A type that coordinates are stored in.
-pub(crate) trait Number: Copy + Display + Send + Sync {
+pub(crate) trait Number: Copy + Debug + Send + Sync {
     /// Little-endian, as files have it.
     type Bytes: bytemuck::Pod;
 
@@ -50,10 +51,23 @@ pub(crate) trait Number: Copy + Display + Send + Sync {
     /// Whether the nearest coordinate may stand for the number.
     fn fits<T: Coordinate>(self) -> bool;
 
-    /// What is wrong where it may not.
-    fn problem<T: Coordinate>() -> String;
+    /// What is wrong where it may not, and what to do.
+    fn problem<T: Coordinate>() -> (String, Remedy);
 
     fn from_bytes(bytes: Self::Bytes, big_endian: bool) -> Self;
+
+    /// The error where it may not.
+    #[cold]
+    fn refuse<T: Coordinate>(self, file: &str, place: Place) -> Error {
+        let (problem, remedy) = Self::problem::<T>();
+        Error::Value {
+            file: file.to_owned(),
+            place: place.into(),
+            value: format!("{self:?}"),
+            problem,
+            remedy: Some(remedy),
+        }
+    }
 }
 
 macro_rules! float {
@@ -72,8 +86,8 @@ macro_rules! float {
                 self.nearest::<T>().is_finite() || !$wide(self).is_finite()
             }
 
-            fn problem<T: Coordinate>() -> String {
-                format!("is beyond the range of {}: read the points as f64", T::NAME)
+            fn problem<T: Coordinate>() -> (String, Remedy) {
+                (beyond(T::NAME), Remedy::ReadAsF64)
             }
 
             #[inline(always)]
@@ -104,8 +118,8 @@ macro_rules! integer {
                 magnitude <= T::EXACT || self.nearest::<T>().to_f64() as i128 == self as i128
             }
 
-            fn problem<T: Coordinate>() -> String {
-                inexact(T::NAME)
+            fn problem<T: Coordinate>() -> (String, Remedy) {
+                inexact(T::NAME, Remedy::StoreAsF64)
             }
 
             #[inline(always)]
@@ -116,13 +130,16 @@ macro_rules! integer {
     )*};
 }
 
-/// What is wrong with an integer that would have to be rounded to `kind`.
-pub(crate) fn inexact(kind: &str) -> String {
-    let advice = match kind {
-        "f32" => "read the points as f64",
-        _ => "store the column as f64 if it may be rounded",
-    };
-    format!("has no exact {kind}: {advice}")
+/// What is wrong with a number that is too large for `kind`.
+pub(crate) fn beyond(kind: &str) -> String {
+    format!("is beyond the range of {kind}")
+}
+
+/// What is wrong with an integer that would have to be rounded to `kind`. The wider type comes
+/// first; `round` says how the file can allow it.
+pub(crate) fn inexact(kind: &str, round: Remedy) -> (String, Remedy) {
+    let remedy = if kind == f32::NAME { Remedy::ReadAsF64 } else { round };
+    (format!("has no exact {kind}"), remedy)
 }
 
 integer! { i8 i16 i32 i64 u8 u16 u32 u64 }

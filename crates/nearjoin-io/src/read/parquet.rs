@@ -63,8 +63,9 @@ struct Part<'a, T> {
 
 impl<'a> File<'a> {
     fn open(input: &'a Input<'a>) -> Result<Self> {
+        check_end(input)?;
         let metadata = ArrowReaderMetadata::load(&input.data, ArrowReaderOptions::new())
-            .map_err(|error| damaged(input, error))?;
+            .map_err(|error| undecodable(input, "its footer", error))?;
         let groups = metadata.metadata().row_groups().iter();
         let groups = groups
             .map(|group| usize::try_from(group.num_rows()))
@@ -189,7 +190,7 @@ impl<'a> File<'a> {
                 let selected = [RowSelector::skip(skipped), RowSelector::select(rows)];
                 builder = builder.with_row_selection(selected.to_vec().into());
             }
-            builder.build().map_err(|error| damaged(self.input, error))
+            builder.build().map_err(|error| self.undecodable(group, error))
         };
         choice.read.iter().map(reader).collect()
     }
@@ -197,15 +198,45 @@ impl<'a> File<'a> {
     fn next(&self, reader: &mut ParquetRecordBatchReader, group: usize) -> Result<ArrayRef> {
         match reader.next() {
             Some(Ok(batch)) => batch.columns().first().cloned().ok_or_else(|| self.short(group)),
-            Some(Err(ArrowError::ParquetError(error))) => Err(damaged(self.input, error)),
-            Some(Err(error)) => Err(damaged(self.input, error)),
+            Some(Err(ArrowError::ParquetError(error))) => Err(self.undecodable(group, error)),
+            Some(Err(error)) => Err(self.undecodable(group, error)),
             None => Err(self.short(group)),
         }
+    }
+
+    fn undecodable(&self, group: usize, said: impl ToString) -> Error {
+        undecodable(self.input, &format!("row group {group}"), said)
     }
 
     fn short(&self, group: usize) -> Error {
         damaged(self.input, format!("row group {group} has fewer rows than it says"))
     }
+}
+
+/// A file that was not written or copied to its end has no footer.
+fn check_end(input: &Input<'_>) -> Result<()> {
+    const MAGIC: &[u8; 4] = b"PAR1";
+    // The mark at the beginning, the footer's length and the mark at the end.
+    let tail = input.data.len().checked_sub(8).filter(|&at| at >= 4);
+    let tail = tail.map(|at| input.read(at, 8)).transpose()?;
+    match tail.as_deref().and_then(|tail| tail.split_first_chunk::<4>()) {
+        Some((length, end)) if end == MAGIC => {
+            let footer = u64::from(u32::from_le_bytes(*length));
+            match footer + 12 <= input.data.len() {
+                true => Ok(()),
+                false => Err(damaged(input, "its footer claims to be longer than the file")),
+            }
+        }
+        Some((_, b"PARE")) => Err(Error::Format {
+            file: input.name.clone(),
+            problem: "its footer is encrypted: decrypt it first".to_owned(),
+        }),
+        _ => Err(damaged(input, "it is cut short, or not written to its end")),
+    }
+}
+
+fn undecodable(input: &Input<'_>, part: &str, said: impl ToString) -> Error {
+    Error::undecodable(&input.name, Format::Parquet, part, said)
 }
 
 fn damaged(input: &Input<'_>, reason: impl ToString) -> Error {

@@ -124,6 +124,7 @@ pub(crate) fn finish<T: Coordinate>(
             place: Place::column(&columns[column]).at(row as u64).into(),
             value: value.to_string(),
             problem: NOT_FINITE.to_owned(),
+            remedy: None,
         }),
         Err(source) => Err(Error::Points { file: file.to_owned(), source }),
     }

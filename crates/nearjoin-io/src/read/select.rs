@@ -1,9 +1,15 @@
 //! Columns by name.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Remedy, Result};
+use crate::quote::{quoted, quoted_all};
 
-/// The position of a column.
-pub(crate) fn find(file: &str, names: &[String], wanted: &str) -> Result<usize> {
+/// The position of the column of ids.
+pub(crate) fn find_id(file: &str, names: &[String], wanted: &str) -> Result<usize> {
+    find(file, names, wanted, Remedy::NameId)
+}
+
+/// The position of a column; the remedy is for one that is not there.
+fn find(file: &str, names: &[String], wanted: &str, remedy: Remedy) -> Result<usize> {
     let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted);
     match (found.next(), found.next()) {
         (Some((at, _)), None) => Ok(at),
@@ -12,7 +18,7 @@ pub(crate) fn find(file: &str, names: &[String], wanted: &str) -> Result<usize> 
             place: Place::column(wanted),
             problem: "more than one column has this name".to_owned(),
         }),
-        (None, _) => Err(missing(file, names, wanted)),
+        (None, _) => Err(Error::options(file, Place::default(), missing(names, wanted), remedy)),
     }
 }
 
@@ -23,7 +29,7 @@ pub(crate) fn find_all(file: &str, names: &[String], wanted: &[String]) -> Resul
     }
     let mut positions = Vec::with_capacity(wanted.len());
     for name in wanted {
-        let position = find(file, names, name)?;
+        let position = find(file, names, name, Remedy::NameColumns)?;
         if positions.contains(&position) {
             return Err(Error::Content {
                 file: file.to_owned(),
@@ -36,33 +42,22 @@ pub(crate) fn find_all(file: &str, names: &[String], wanted: &[String]) -> Resul
     Ok(positions)
 }
 
-fn missing(file: &str, names: &[String], wanted: &str) -> Error {
-    let mut problem = format!("there is no column {wanted:?}: ");
+fn missing(names: &[String], wanted: &str) -> String {
+    let mut problem = format!("there is no column {}: ", quoted(wanted));
     let closest = names
         .iter()
         .map(|name| (distance(&name.to_lowercase(), &wanted.to_lowercase()), name))
         .min_by_key(|(distance, _)| *distance)
         .filter(|(distance, _)| *distance <= wanted.chars().count() / 3);
     if let Some((_, name)) = closest {
-        problem += &format!("did you mean {name:?}? ");
+        problem += &format!("did you mean {}? ", quoted(name));
     }
     match names.len() {
         0 => problem += "there are no columns",
         1 => problem += "the only column is ",
         _ => problem += "the columns are ",
     }
-    Error::content(file, problem + &quoted(names))
-}
-
-/// The names one after the other, if they are not too many.
-pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
-    const SHOWN: usize = 16;
-    let shown = names.iter().take(SHOWN).map(|name| format!("{:?}", name.as_ref()));
-    let mut list = shown.collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        list += &format!(" and {} more", names.len() - SHOWN);
-    }
-    list
+    problem + &quoted_all(names)
 }
 
 /// Insertions, deletions and changes of letters between two names.
@@ -92,19 +87,17 @@ mod tests {
     #[test]
     fn a_missing_column_is_answered_with_those_that_exist() {
         let existing = names(&["ra", "dec", "Magnitude"]);
-        let error = find("a.csv", &existing, "magnitud").unwrap_err();
+        let error = find_id("a.csv", &existing, "magnitud").unwrap_err();
         assert_eq!(
             error.to_string(),
             "a.csv: there is no column \"magnitud\": did you mean \"Magnitude\"? \
-             the columns are \"ra\", \"dec\", \"Magnitude\""
+             the columns are \"ra\", \"dec\", \"Magnitude\": choose among them"
         );
-        let error = find("a.csv", &existing, "z").unwrap_err();
+        let error = find_id("a.csv", &existing, "z").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a.csv: there is no column \"z\": the columns are \"ra\", \"dec\", \"Magnitude\""
+            "a.csv: there is no column \"z\": the columns are \"ra\", \"dec\", \"Magnitude\": choose among them"
         );
-        let many: Vec<_> = (0..20).map(|i| format!("c{i}")).collect();
-        assert!(find("a.csv", &many, "x").unwrap_err().to_string().ends_with("\"c15\" and 4 more"));
     }
 
     #[test]
@@ -115,7 +108,7 @@ mod tests {
             "a.csv: column \"x\": the column is asked for twice"
         );
         assert_eq!(
-            find("a.csv", &existing, "y").unwrap_err().to_string(),
+            find_id("a.csv", &existing, "y").unwrap_err().to_string(),
             "a.csv: column \"y\": more than one column has this name"
         );
         assert_eq!(

@@ -14,6 +14,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::quote;
 
 /// Where points come from.
 ///
@@ -49,7 +50,7 @@ impl From<&Path> for Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::File(path) => write!(f, "{}", path.display()),
+            Source::File(path) => f.write_str(&quote::path(path)),
             Source::Stdin => f.write_str("standard input"),
         }
     }

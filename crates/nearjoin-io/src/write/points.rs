@@ -15,6 +15,7 @@ use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::{Target, refused};
 use crate::error::{Error, Result};
 use crate::format::Format;
+use crate::quote::quoted;
 
 /// Bytes that may be used beside the points.
 const MEMORY: u64 = 256 << 20;
@@ -56,7 +57,7 @@ pub fn write_points<T: Scalar>(
     if let Some(name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
         return Err(Error::Format {
             file: target.name().into(),
-            problem: format!("two columns cannot both be called {:?}", name.1),
+            problem: format!("two columns cannot both be called {}", quoted(name.1)),
         });
     }
     let dimension = points.dimension();

@@ -12,6 +12,7 @@ use std::process;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
+use crate::quote;
 
 /// Where a result goes: a file that appears under its name when it is complete, or
 /// standard output.
@@ -59,7 +60,7 @@ impl Target {
     /// If a file cannot be made there, or `path` is a folder or a write-protected file.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let name = path.display().to_string();
+        let name = quote::path(path);
         let place = Place::open(path).map_err(|e| refused(&name, "written", e))?;
         Ok(Target { name, place, position: 0, length: 0, room: u64::MAX })
     }
@@ -275,7 +276,7 @@ fn no_folder(path: &Path) -> Option<io::Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
     match fs::metadata(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let problem = format!("there is no folder {}", folder.display());
+            let problem = format!("there is no folder {}", quote::path(folder));
             Some(io::Error::new(io::ErrorKind::NotFound, problem))
         }
         _ => None,

@@ -122,8 +122,9 @@ fn what_is_refused() {
         ),
         (
             "x,y\n1.5,2\n3,9007199254740993\n",
-            "f: row 1 (line 3), column \"y\": 9007199254740993 has no exact f64: store the column \
-             as f64 if it may be rounded",
+            "f: row 1 (line 3), column \"y\": 9007199254740993 has no exact f64: write it with a \
+             decimal point if it may be rounded, else subtract an offset from the column or choose \
+             columns without it",
         ),
         ("x,y\n1.5,2\n3\n", "f: row 1 (line 3): the row has 1 field, the first line has 2"),
         ("x,y\n1.5,2\n3,4,5\n1,1", "f: row 1 (line 3): the row has 3 fields, the first line has 2"),
@@ -148,16 +149,19 @@ fn what_is_refused() {
     }
     assert_eq!(
         refuse_with("lat,lon\n1,2\n", &columns(&["Lat", "lon"])),
-        "f: there is no column \"Lat\": did you mean \"lat\"? the columns are \"lat\", \"lon\""
+        "f: there is no column \"Lat\": did you mean \"lat\"? the columns are \"lat\", \"lon\": \
+         choose among them"
     );
     assert_eq!(
         refuse_with("1,2\n", &columns(&["x"])),
         "f: there is no column \"x\": the columns are \"1\", \"2\" (line 1 is the header, since \
-         columns are asked for by name)"
+         columns are asked for by name): if it has no header, choose columns and ids by number, from \
+         0"
     );
     assert_eq!(
         refuse_with("1,2\n", &columns(&["2"])),
-        "f: there is no column \"2\": the columns are \"0\", \"1\" (no header was found in line 1)"
+        "f: there is no column \"2\": the columns are \"0\", \"1\" (no header was found in line 1): \
+         choose among them"
     );
     assert_eq!(
         refuse("1.0,NA\n1,2\n"),
@@ -167,7 +171,8 @@ fn what_is_refused() {
     assert_eq!(refuse("1,\n1,2\n"), "f: row 0 (line 1), column \"1\": the field is empty");
     assert_eq!(
         refuse_with("name,1,2\n", &with_id("nmae")),
-        "f: there is no column \"nmae\": the columns are \"name\", \"1\", \"2\""
+        "f: there is no column \"nmae\": the columns are \"name\", \"1\", \"2\": choose \
+         among them"
     );
     assert_eq!(refuse_with("x\n1\n", &with_id("x")), "f: there is no column of coordinates");
     assert_eq!(refuse("\n\r\n"), "f: the file has no lines");
@@ -187,17 +192,50 @@ fn what_is_refused() {
     let f32s = ReadOptions { dtype: Some(DType::F32), ..ReadOptions::default() };
     assert_eq!(
         refuse_with("1e38\n1e39\n", &f32s),
-        "f: row 1 (line 2), column \"0\": 1e39 is beyond the range of f32"
+        "f: row 1 (line 2), column \"0\": 1e39 is beyond the range of f32: read the points as f64"
     );
     assert_eq!(
         refuse_with("16777216\n16777217\n", &f32s),
         "f: row 1 (line 2), column \"0\": 16777217 has no exact f32: read the points as f64"
     );
-    let long = format!("x\n{}\n", "ü".repeat(60));
-    assert_eq!(
-        refuse(long),
-        format!("f: row 0 (line 2), column \"x\": \"{}\"… is not a number", "ü".repeat(40))
+}
+
+/// Values and names are cut at 40 characters, and nothing in them breaks the line.
+#[test]
+fn what_is_quoted_is_cut() {
+    let (long, cut) = ("ü".repeat(60), "ü".repeat(40));
+    for (text, message) in [
+        (format!("x\n{long}\n"), format!("column \"x\": \"{cut}\"… is not a number")),
+        (format!("{long}\nq\n"), format!("column \"{cut}\"…: \"q\" is not a number")),
+        (format!("x\n1e{}\n", "9".repeat(60)), format!("1e{}… is beyond", "9".repeat(38))),
+        (format!("x\n1{}\n", "3".repeat(60)), format!("1{}… has no exact f64", "3".repeat(39))),
+        ("x\n\u{1b}[31mred\n".to_owned(), "\"\\u{1b}[31mred\" is not a number".to_owned()),
+        ("\"x\ny\"\nq\n".to_owned(), "column \"x\\ny\": \"q\" is not".to_owned()),
+        (format!("1,{long}\n1,2\n"), format!("\"{cut}\"… is text beside numbers")),
+    ] {
+        let error = refuse(text);
+        assert!(error.contains(&message) && error.lines().count() == 1, "{error}");
+    }
+    let error = refuse_with(format!("{long},y\n1,2\n"), &columns(&[&(long.clone() + "?")]));
+    assert!(
+        error.starts_with(&format!(
+            "f: there is no column \"{cut}\"…: did you mean \"{cut}\"…? the columns are \"{cut}\"…, \
+             \"y\""
+        )),
+        "{error}"
     );
+}
+
+/// Dates, times and decimals are ids as they stand.
+#[test]
+fn ids_that_look_like_dates() {
+    let ids = ["2024-01-02", "12:30:00", "2024-01-02T03:04:05Z", "2024-01-02 03:04:05", "12.50"];
+    for quote in ["", "\""] {
+        let rows = ids.iter().map(|id| format!("{quote}{id}{quote},1.5\n"));
+        let text = format!("id,x\n{}", rows.collect::<String>());
+        let loaded = load_with(text, &with_id("id")).ids.unwrap();
+        assert_eq!(loaded.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ids);
+    }
 }
 
 /// Large enough for many pieces, so that rows on their borders are seen too.

@@ -122,7 +122,7 @@ fn claims_are_not_believed() {
     let mut claims = file.to_vec();
     claims[at..at + 8].copy_from_slice(&(1u64 << 50).to_le_bytes());
     let error = refuse(claims);
-    assert!(error.starts_with("f is not a complete Arrow file: "), "{error}");
+    assert!(error.starts_with("f is a damaged Arrow file: "), "{error}");
 }
 
 /// A page header with a list of billions of items that are not there.
@@ -130,7 +130,46 @@ fn claims_are_not_believed() {
 fn a_header_without_end_is_refused() {
     let file = include_bytes!("../damaged/endless_page_header.parquet");
     let error = refuse_with(&file[..], &columns(&["x", "y"]));
-    assert!(error.starts_with("f is not a complete Parquet file: "), "{error}");
+    assert!(error.starts_with("f is a damaged Parquet file: "), "{error}");
+}
+
+/// What is cut short or overwritten is called damaged, in words of ours.
+#[test]
+fn damage_is_called_damage() {
+    let table = batch(&[("x", floats(&[1.0, 2.0])), ("y", floats(&[3.0, 4.0]))]);
+    let parquet = parquet(&table, WriterProperties::default()).to_vec();
+    let arrow = arrow_file(std::slice::from_ref(&table), None).to_vec();
+    let cut = |file: &[u8], less: usize| file[..file.len() - less].to_vec();
+    let changed = |file: &[u8], from_end: usize, bytes: &[u8]| {
+        let mut file = file.to_vec();
+        let at = file.len() - from_end;
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+        file
+    };
+    let short = "it is cut short, or not written to its end";
+    let long = "its footer claims to be longer than the file";
+    for (file, format, reason) in [
+        (cut(&parquet, 1), "Parquet", short),
+        (cut(&parquet, parquet.len() / 2), "Parquet", short),
+        (b"PAR1".to_vec(), "Parquet", short),
+        (b"PAR1PAR1".to_vec(), "Parquet", short),
+        (changed(&parquet, 8, &[0xFF; 4]), "Parquet", long),
+        (changed(&parquet, 8, &[3, 0, 0, 0]), "Parquet", "its footer cannot be decoded ("),
+        (cut(&arrow, 1), "Arrow", short),
+        (cut(&arrow, arrow.len() / 2), "Arrow", short),
+        (b"ARROW1".to_vec(), "Arrow", short),
+        (changed(&arrow, 10, &[0xFF, 0xFF, 0xFF, 0x7F]), "Arrow", long),
+        (changed(&arrow, 10, &[0xFF; 4]), "Arrow", "the length of its footer is negative"),
+        (changed(&arrow, 10, &[8, 0, 0, 0]), "Arrow", "its footer cannot be decoded ("),
+        (b"\x93NUMPY\x09\x00".to_vec(), "NPY", "its header is cut short, or of a version"),
+    ] {
+        let error = error_with(file, &ReadOptions::default());
+        assert!(matches!(error, nearjoin_io::Error::Damaged { .. }), "{error}");
+        let expected = format!("f is a damaged {format} file: {reason}");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    let encrypted = changed(&parquet, 4, b"PARE");
+    assert_eq!(refuse(encrypted), "f: its footer is encrypted: decrypt it first");
 }
 
 /// The codec as a file of another program has it: no crate here can write one.

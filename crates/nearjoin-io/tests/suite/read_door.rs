@@ -121,7 +121,72 @@ fn what_cannot_be_opened() {
         let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
         assert_eq!(error.to_string(), format!("{source}: the file is empty"));
     }
-    let source = folder.file("text.parquet", b"x,y\n1,2\n");
-    let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
-    assert!(matches!(error, Error::Damaged { format: "Parquet", .. }), "{error}");
+    let strange = folder.file("two\nlines.csv", b"");
+    let error = read(&strange, &ReadOptions::default(), &Progress::default()).unwrap_err();
+    assert!(error.to_string().ends_with("two\\nlines.csv: the file is empty"), "{error}");
+}
+
+/// Text under the name of another format, and bytes that are of none.
+#[test]
+fn names_that_promise_another_format() {
+    let folder = Folder::new("promise");
+    for (name, format) in [("a.parquet", "Parquet"), ("a.arrow", "Arrow"), ("a.npy", "NPY")] {
+        let source = folder.file(name, b"x,y\n1,2\n");
+        let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+        let message =
+            format!("{source}: this is not {format} but looks like text: give its format");
+        assert_eq!(error.to_string(), message);
+        let csv = ReadOptions { format: Some(Format::Csv), ..ReadOptions::default() };
+        assert_eq!(read(&source, &csv, &Progress::default()).unwrap().points.len(), 1);
+        if format != "Arrow" {
+            let source = folder.file(name, b"\x01\x02\x03\x04");
+            let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+            let message = format!("{source}: this is not {format}: it does not begin like one");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
+
+/// What is no table is called what it is, under any name, and is never a header without rows.
+#[test]
+fn files_that_are_no_tables() {
+    let folder = Folder::new("foreign");
+    let zip = |name: &str| {
+        let mut file = b"PK\x03\x04".to_vec();
+        file.resize(26, 0);
+        file.extend([name.len() as u8, 0, 0, 0]);
+        file.extend(name.as_bytes());
+        file
+    };
+    let (html, json) = ("an HTML page, not a table", "JSON, not a table");
+    for (bytes, what) in [
+        (b"<!DOCTYPE html><html><body>Not found</body></html>".to_vec(), html),
+        (b"\n  <HTML lang=en>".to_vec(), html),
+        (b"\xEF\xBB\xBF<html>\n<p>1,2\n".to_vec(), html),
+        (b"<?xml version=\"1.0\"?>".to_vec(), "XML, not a table"),
+        (b"{\"error\": \"not found\"}".to_vec(), json),
+        (b"{ }".to_vec(), json),
+        (b"[{\"x\": 1}, {\"x\": 2}]\n".to_vec(), json),
+        (b"[[1, 2], [3, 4]]".to_vec(), json),
+        (b"[1, 2]".to_vec(), json),
+        (zip("a/points.csv"), "a ZIP archive: unpack it first"),
+        (zip("[Content_Types].xml"), "an Excel workbook: save its sheet as CSV"),
+        (zip("arr_0.npy"), "an NPZ archive: save the one array"),
+        (b"\x1F\x8B\x08\0\0\0\0\0".to_vec(), "compressed with gzip: unpack it first"),
+        (b"BZh91AY&SY\x01\x02".to_vec(), "compressed with bzip2: unpack it first"),
+        (b"\x28\xB5\x2F\xFD\x24".to_vec(), "compressed with zstd: unpack it first"),
+        (b"\xFD7zXZ\0\0".to_vec(), "compressed with xz: unpack it first"),
+        (b"SQLite format 3\0".to_vec(), "an SQLite database"),
+        (b"%PDF-1.7\n".to_vec(), "a PDF document"),
+        (b"SIMPLE  =                    T".to_vec(), "a FITS file"),
+        (b"\xFF\xFEx\0,\0y\0\n\0".to_vec(), "text in UTF-16: save it as UTF-8"),
+    ] {
+        for name in ["a.csv", "a.parquet", "a.npy", "a"] {
+            let source = folder.file(name, &bytes);
+            let error = read(&source, &ReadOptions::default(), &Progress::default()).unwrap_err();
+            assert!(matches!(error, Error::Format { .. }), "{error}");
+            let message = format!("{source}: this is {what}");
+            assert!(error.to_string().starts_with(&message), "{error}, not {message}");
+        }
+    }
 }

@@ -77,32 +77,33 @@ fn what_is_refused() {
     bad.pop();
     assert_eq!(
         refuse(bad.clone()),
-        "f is not a complete NPY file: the data is cut short: 3 × 2 <f8 take 48 bytes and there \
+        "f is a damaged NPY file: the data is cut short: 3 × 2 <f8 take 48 bytes and there \
          are 47"
     );
     bad.extend([0, 0]);
     assert_eq!(
         refuse(bad),
-        "f is not a complete NPY file: the data is too long: 3 × 2 <f8 take 48 bytes and there \
+        "f is a damaged NPY file: the data is too long: 3 × 2 <f8 take 48 bytes and there \
          are 49"
     );
     let large = npy("<i8", true, |n| (i64::MAX - 6 + n as i64).to_le_bytes().to_vec());
     assert_eq!(
         refuse(large),
         "f: row 0, column \"0\": 9223372036854775801 has no exact f64: store the column as f64 \
-         if it may be rounded"
+         if it may be rounded, else subtract an offset from it or choose columns without it"
     );
     let f32s = ReadOptions { dtype: Some(DType::F32), ..ReadOptions::default() };
     assert_eq!(
         refuse_with(six(|n| if n == 5 { -1e300 } else { 0.0 }), &f32s),
         format!(
-            "f: row 2, column \"1\": {} is beyond the range of f32: read the points as f64",
+            "f: row 2, column \"1\": {:?} is beyond the range of f32: read the points as f64",
             -1e300
         )
     );
     assert_eq!(
         refuse_with(six(|n| n as f64), &with_id("0")),
-        "f: an NPY file has no column of ids: leave the ids out, or use another format"
+        "f: an NPY file has no ids, so there is no column \"0\": leave the ids out, or use another \
+         format"
     );
     assert_eq!(
         refuse_with(six(|n| n as f64), &columns(&["2"])),
@@ -161,9 +162,9 @@ fn versions_of_the_header() {
     let mut deep = b"\x93NUMPY\x01\x00".to_vec();
     deep.extend(60_000u16.to_le_bytes());
     deep.extend([b'('; 60_000]);
-    assert_eq!(refuse(deep), "f is not a complete NPY file: the header is nested too deeply");
+    assert_eq!(refuse(deep), "f is a damaged NPY file: the header is nested too deeply");
     assert_eq!(
         refuse(&b"\x93NUMPY\x02\x00\xFF\xFF\xFF\x7F{"[..]),
-        "f is not a complete NPY file: the header is cut short"
+        "f is a damaged NPY file: the header is cut short"
     );
 }

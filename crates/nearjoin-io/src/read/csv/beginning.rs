@@ -1,8 +1,9 @@
 //! What the first lines of a text say about the rest.
 
 use crate::error::{Error, Place, Remedy, Result};
+use crate::quote::quoted;
 use crate::read::ReadOptions;
-use crate::read::csv::field::{is_number, shorten};
+use crate::read::csv::field::is_number;
 use crate::read::csv::not_text;
 use crate::read::csv::record::{Record, Scan, blank_line};
 use crate::read::source::Input;
@@ -96,7 +97,7 @@ impl Beginning {
             Some(header) => header,
             None => looks_like_header(&record, options).map_err(|field| {
                 let place = Place::column(field.to_string()).on_line(line);
-                let value = shorten(&String::from_utf8_lossy(record.get(field).trim_ascii()));
+                let value = quoted(&String::from_utf8_lossy(record.get(field).trim_ascii()));
                 let problem = format!("{value} is text beside numbers");
                 Error::options(&input.name, place, problem, Remedy::SayHeader)
             })?,

@@ -1,8 +1,11 @@
 //! Fields of a text: which become coordinates, and what is wrong with one that cannot.
 
-use crate::error::{Error, Place, Result};
+use nearjoin::Scalar;
+
+use crate::error::{Error, Place, Remedy, Result};
+use crate::quote::{bare, quoted};
 use crate::read::csv::beginning::Beginning;
-use crate::read::number::{Coordinate, inexact};
+use crate::read::number::{Coordinate, beyond, inexact};
 use crate::read::points::NOT_FINITE;
 use crate::read::source::Input;
 use crate::read::{ReadOptions, select};
@@ -30,19 +33,20 @@ impl Fields {
         beginning: &Beginning,
     ) -> Result<Self> {
         let (file, names) = (&input.name, &beginning.names);
-        let guess = match beginning.header {
-            _ if options.header.is_some() => "",
-            false => " (no header was found in line 1)",
-            true if names.iter().any(|name| !is_number(name.as_bytes())) => "",
-            true => " (line 1 is the header, since columns are asked for by name)",
+        let (guess, counted) = match beginning.header {
+            _ if options.header.is_some() => ("", false),
+            false => (" (no header was found in line 1)", false),
+            true if names.iter().any(|name| !is_number(name.as_bytes())) => ("", false),
+            true => (" (line 1 is the header, since columns are asked for by name)", true),
         };
         let hint = |error| match error {
-            Error::Content { file, place, problem } => {
-                Error::Content { file, place, problem: problem + guess }
+            Error::Options { file, place, problem, remedy } => {
+                let remedy = if counted { Remedy::CountColumns } else { remedy };
+                Error::Options { file, place, problem: problem + guess, remedy }
             }
             error => error,
         };
-        let id = options.id.as_ref().map(|id| select::find(file, names, id));
+        let id = options.id.as_ref().map(|id| select::find_id(file, names, id));
         let id = id.transpose().map_err(hint)?;
         let chosen = match &options.columns {
             Some(wanted) => select::find_all(file, names, wanted).map_err(hint)?,
@@ -80,25 +84,22 @@ impl Fields {
         let place = Place::column(&self.names[field]).at(at.row).on_line(at.line);
         let file = self.file.clone();
         let text = String::from_utf8_lossy(text.trim_ascii());
-        let value = |value: String, problem: &str| Error::Value {
-            file: file.clone(),
-            place: place.clone().into(),
-            value,
-            problem: problem.to_owned(),
-        };
-        match wrong {
-            Wrong::Empty => Error::Content {
-                file: file.clone(),
-                place: place.clone(),
-                problem: "the field is empty".to_owned(),
-            },
-            Wrong::NotANumber => value(shorten(&text), "is not a number"),
-            Wrong::NotFinite => value(text.into_owned(), NOT_FINITE),
-            Wrong::TooLarge(kind) => {
-                value(text.into_owned(), &format!("is beyond the range of {kind}"))
+        let (value, (problem, remedy)) = match wrong {
+            Wrong::Empty => {
+                return Error::Content { file, place, problem: "the field is empty".to_owned() };
             }
-            Wrong::Inexact(kind) => value(text.into_owned(), &inexact(kind)),
-        }
+            Wrong::NotANumber => (quoted(&text), ("is not a number".to_owned(), None)),
+            Wrong::NotFinite => (bare(&text), (NOT_FINITE.to_owned(), None)),
+            Wrong::TooLarge(kind) => {
+                let wider = (kind == f32::NAME).then_some(Remedy::ReadAsF64);
+                (bare(&text), (beyond(kind), wider))
+            }
+            Wrong::Inexact(kind) => {
+                let (problem, remedy) = inexact(kind, Remedy::WritePoint);
+                (bare(&text), (problem, Some(remedy)))
+            }
+        };
+        Error::Value { file, place: place.into(), value, problem, remedy }
     }
 
     #[cold]
@@ -185,15 +186,6 @@ fn is_other_integer(text: &[u8], magnitude: f64) -> bool {
 
 pub(super) fn is_number(field: &[u8]) -> bool {
     fast_float2::parse::<f64, _>(field.trim_ascii()).is_ok()
-}
-
-/// A field in quotes, cut where it is long.
-pub(super) fn shorten(text: &str) -> String {
-    const LONGEST: usize = 40;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{:?}…", &text[..end]),
-        None => format!("{text:?}"),
-    }
 }
 
 #[cfg(test)]
