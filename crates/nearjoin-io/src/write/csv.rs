@@ -15,6 +15,7 @@ use super::pipeline::Encoder;
 use super::table::Rows;
 use super::target::{Target, refused};
 use crate::error::{Error, Place, Result};
+use crate::quote::bare;
 
 /// Turns a batch into lines.
 pub(super) struct CsvEncoder<R> {
@@ -33,7 +34,10 @@ impl<R: Rows> CsvEncoder<R> {
                 return Err(Error::Content {
                     file: name,
                     place: Place::column(field.name()),
-                    problem: format!("values of type {} cannot be text", field.data_type()),
+                    problem: format!(
+                        "values of type {} cannot be text",
+                        bare(&field.data_type().to_string())
+                    ),
                 });
             }
             if at > 0 {
@@ -105,7 +109,8 @@ enum Column<'a> {
     Nullable(&'a dyn Array, Box<Column<'a>>),
 }
 
-fn has_text(data_type: &DataType) -> bool {
+/// Whether values of this type are written as they are.
+pub(super) fn has_text(data_type: &DataType) -> bool {
     use DataType::*;
     matches!(data_type, Boolean | Float32 | Float64 | Utf8 | LargeUtf8 | Utf8View)
         || data_type.is_integer()

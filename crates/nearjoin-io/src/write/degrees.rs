@@ -7,8 +7,8 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use super::Written;
 use super::archive::Archive;
+use super::ids::plain;
 use super::npy::Kind;
-use super::pairs::plain;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::Target;
@@ -39,7 +39,7 @@ pub fn write_degrees(
         return Ok(Written { pairs: rows, bytes });
     }
     let format = TableFormat::of(format, &target)?;
-    let ids = ids.map(|ids| plain(ids, "id", &target)).transpose()?;
+    let ids = ids.map(|ids| plain(ids, "id", format, &target)).transpose()?;
     let (data_type, style, id_bytes) = match &ids {
         None => (DataType::UInt32, Style::RowNumbers, 4),
         Some(ids) => {

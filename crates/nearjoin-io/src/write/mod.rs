@@ -10,6 +10,7 @@ mod arrow;
 mod columns;
 mod csv;
 mod degrees;
+mod ids;
 mod npy;
 mod npz;
 mod pairs;
@@ -20,6 +21,7 @@ mod table;
 mod target;
 
 pub use degrees::write_degrees;
+pub use ids::check_ids;
 pub use npz::{NpzCsr, NpzNeighbors};
 pub use pairs::{PairColumns, PairWriter};
 pub use points::write_points;

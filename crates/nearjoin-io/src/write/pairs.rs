@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, StringArray, UInt32Array,
-};
+use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::take::take;
 use nearjoin::Scalar;
@@ -13,10 +10,11 @@ use nearjoin::sink::Block;
 
 use super::Written;
 use super::columns;
+use super::ids::plain;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::Target;
-use crate::error::{Error, Place, Result, one_line};
+use crate::error::Result;
 use crate::format::OutputFormat;
 
 /// What a table of pairs holds, and what writing it may use.
@@ -109,7 +107,7 @@ impl<T: Scalar> PairWriter<T> {
         let mut row_bytes = size_of::<u32>() + scalar;
         let mut names = Vec::new();
         for (ids, name) in [(left, "left"), (right, "right")] {
-            let ids = ids.map(|ids| plain(ids, name, &target)).transpose()?;
+            let ids = ids.map(|ids| plain(ids, name, format, &target)).transpose()?;
             let (data_type, bytes, style) = match &ids {
                 None => (DataType::UInt32, size_of::<u32>(), Style::RowNumbers),
                 Some(ids) => {
@@ -268,57 +266,6 @@ impl<T: Scalar> PairWriter<T> {
         }
         let bytes = self.table.finish()?;
         Ok(Written { pairs: self.pairs, bytes })
-    }
-}
-
-/// Ids as every format can hold them, one value a row.
-pub(super) fn plain(ids: ArrayRef, column: &str, target: &Target) -> Result<ArrayRef> {
-    let refuse = |problem| {
-        Err(Error::Content { file: target.name().into(), place: Place::column(column), problem })
-    };
-    let ids = match ids.as_any_dictionary_opt() {
-        Some(dictionary) => match take(dictionary.values(), dictionary.keys(), None) {
-            Ok(ids) => ids,
-            Err(e) => return refuse(format!("its dictionary cannot be read: {}", one_line(e))),
-        },
-        None => ids,
-    };
-    let ids = without_views(ids);
-    match ids.data_type().is_nested() {
-        true => refuse(format!("ids of type {} cannot be written", ids.data_type())),
-        false => Ok(ids),
-    }
-}
-
-/// Texts that lie one after the other: rows taken from views would bring the texts of all
-/// rows along.
-fn without_views(ids: ArrayRef) -> ArrayRef {
-    /// Whether these texts, and any batch taken from them, have 32-bit offsets.
-    fn small(lengths: impl Iterator<Item = u32>) -> bool {
-        const LONGEST: u32 = i32::MAX as u32 >> 20;
-        let (mut sum, mut longest) = (0u64, 0);
-        for length in lengths {
-            sum += u64::from(length);
-            longest = longest.max(length);
-        }
-        sum <= i32::MAX as u64 && longest <= LONGEST
-    }
-    match ids.data_type() {
-        DataType::Utf8View => {
-            let ids = ids.as_string_view();
-            match small(ids.lengths()) {
-                true => Arc::new(ids.iter().collect::<StringArray>()),
-                false => Arc::new(ids.iter().collect::<LargeStringArray>()),
-            }
-        }
-        DataType::BinaryView => {
-            let ids = ids.as_binary_view();
-            match small(ids.lengths()) {
-                true => Arc::new(ids.iter().collect::<BinaryArray>()),
-                false => Arc::new(ids.iter().collect::<LargeBinaryArray>()),
-            }
-        }
-        _ => ids,
     }
 }
 

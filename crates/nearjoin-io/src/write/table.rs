@@ -52,6 +52,16 @@ impl TableFormat {
     }
 }
 
+impl From<TableFormat> for OutputFormat {
+    fn from(format: TableFormat) -> Self {
+        match format {
+            TableFormat::Parquet => OutputFormat::Parquet,
+            TableFormat::Arrow => OutputFormat::Arrow,
+            TableFormat::Csv => OutputFormat::Csv,
+        }
+    }
+}
+
 /// Batches in flight below which encoders would wait for each other's file or caller.
 const FEWEST: usize = 3;
 

@@ -8,5 +8,6 @@ mod read_make;
 mod read_npy;
 mod write_arrays;
 mod write_check;
+mod write_ids;
 mod write_pairs;
 mod write_target;
