@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
+use nearjoin_io::quote;
 
 use crate::args::Cli;
 use crate::failure::{Failure, Result, say};
@@ -19,7 +20,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result {
 /// Writes `nearjoin.1`, `nearjoin-within.1` and so on.
 pub(crate) fn man(folder: &Path) -> Result {
     if !folder.is_dir() {
-        return Err(Failure::failed(format!("there is no folder {}", folder.display())));
+        return Err(Failure::failed(format!("there is no folder {}", quote::path(folder))));
     }
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
@@ -30,7 +31,7 @@ pub(crate) fn man(folder: &Path) -> Result {
         let path = folder.join(format!("{name}.1"));
         let mut text = Vec::new();
         render(page, &mut text).and_then(|()| std::fs::write(&path, text)).map_err(|error| {
-            Failure::failed(format!("{} could not be written: {error}", path.display()))
+            Failure::failed(format!("{} could not be written: {error}", quote::path(&path)))
         })?;
     }
     Ok(())

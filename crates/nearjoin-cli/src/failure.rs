@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use nearjoin::Needs;
-use nearjoin_io::Remedy;
+use nearjoin_io::{Remedy, quote};
 
 use crate::number;
 
@@ -37,6 +38,14 @@ impl Failure {
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Failure::Failed(message.into())
+    }
+
+    /// A file of points that cannot be read, with what to do in the words of this program.
+    pub(crate) fn reading(error: nearjoin_io::Error, side: Side, has_id: bool) -> Self {
+        match error.remedy().and_then(|remedy| by_flag(remedy, side, has_id)) {
+            Some(remedy) => Failure::Failed(format!("{}: {remedy}", error.complaint())),
+            None => error.into(),
+        }
     }
 
     /// Says what is wrong, and turns it into an exit code.
@@ -91,23 +100,74 @@ impl From<nearjoin_io::Error> for Failure {
             {
                 Failure::ClosedPipe
             }
-            _ => Failure::Failed(match error.remedy().and_then(by_flag) {
-                Some(remedy) => format!("{}: {remedy}", error.complaint()),
-                None => error.to_string(),
-            }),
+            _ => Failure::Failed(error.to_string()),
         }
     }
 }
 
-/// A remedy as the user of this program can apply it.
-fn by_flag(remedy: Remedy) -> Option<&'static str> {
+/// An error in the arguments, which shows no more of them than other messages do.
+pub(crate) fn in_arguments(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
+    {
+        let Some(ContextValue::String(text)) = error.get(kind) else { continue };
+        let text = ContextValue::String(quote::bare(text));
+        error.insert(kind, text);
+    }
+    error
+}
+
+/// Which of the two files something is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    /// The option for its columns.
+    fn columns(self) -> &'static str {
+        match self {
+            Side::Left => "--columns",
+            Side::Right => "--right-columns",
+        }
+    }
+
+    /// The option for its ids.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Side::Left => "--id",
+            Side::Right => "--right-id",
+        }
+    }
+}
+
+/// A remedy as the user of this program can apply it to this file.
+fn by_flag(remedy: Remedy, side: Side, has_id: bool) -> Option<String> {
+    let (columns, id) = (side.columns(), side.id());
+    let offset = format!("else subtract an offset from the column or leave it out with {columns}");
     Some(match remedy {
-        Remedy::GiveFormat => "give the format with --format",
-        Remedy::LeaveFormatOut => "leave --format out",
-        Remedy::ChooseColumns => "choose columns with --columns",
-        Remedy::ChooseListOrColumns => "choose it, or columns of numbers, with --columns",
-        Remedy::SayHeader => "say whether the first line is a header with --header yes or no",
-        Remedy::LeaveIdOut => "leave --id out, or use another format",
+        Remedy::GiveFormat => "give the format with --format".to_owned(),
+        Remedy::LeaveFormatOut => "leave --format out".to_owned(),
+        Remedy::ChooseColumns => format!("choose columns with {columns}"),
+        Remedy::ChooseListOrColumns => format!("choose it, or columns of numbers, with {columns}"),
+        Remedy::SayHeader => {
+            "say whether the first line is a header with --header yes or no".to_owned()
+        }
+        Remedy::LeaveIdOut if side == Side::Left => {
+            "leave --id out, or use another format".to_owned()
+        }
+        Remedy::LeaveIdOut => "leave --id and --right-id out, or use another format".to_owned(),
+        Remedy::NameColumns => format!("choose among them with {columns}"),
+        Remedy::NameId => format!("choose among them with {id}"),
+        Remedy::CountColumns => {
+            let id = if has_id { format!(" and {id}") } else { String::new() };
+            format!("if it has no header, choose by number, from 0, with {columns}{id}")
+        }
+        Remedy::ReadAsF64 => "compute in f64 with --dtype f64".to_owned(),
+        Remedy::StoreAsF64 => format!("store the column as f64 if it may be rounded, {offset}"),
+        Remedy::WritePoint => {
+            format!("write it with a decimal point if it may be rounded, {offset}")
+        }
         _ => return None,
     })
 }

@@ -1,8 +1,8 @@
 //! `nearjoin gen`: files of points to try things with.
 
 use nearjoin::{Buffer, MAX_DIMENSION, MAX_POINTS, PointsBuf, Scalar};
-use nearjoin_io::Format;
 use nearjoin_io::write::{Target, write_points};
+use nearjoin_io::{Format, quote};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp, Normal};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &args::Gen) -> Result {
     let format = Format::of(&args.output).filter(|_| plain).ok_or_else(|| {
         Failure::usage(format!(
             "{}: the name of the output must end in .parquet, .arrow, .csv or .npy",
-            args.output.display()
+            quote::path(&args.output)
         ))
     })?;
     if args.n.0 > MAX_POINTS as u64 {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &args::Gen) -> Result {
         return Err(Failure::Interrupted);
     }
     if !args.quiet {
-        let (points, file) = (number::count(args.n.0), args.output.display());
+        let (points, file) = (number::count(args.n.0), quote::path(&args.output));
         tell(format!(
             "{points} points of dimension {} → {file} ({})",
             args.d.0,

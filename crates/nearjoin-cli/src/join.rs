@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use nearjoin_io::write::PairColumns;
+use nearjoin_io::quote::{self, quoted};
+use nearjoin_io::write::{PairColumns, check_ids as check_ids_of};
 use nearjoin_io::{DType, Loaded};
 
-use crate::failure::{Failure, Result, say, tell};
+use crate::failure::{Failure, Result, Side, say, tell};
 use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
 use crate::number;
@@ -43,6 +44,7 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 
     let timeline = Timeline::start();
     let sides = Sides::load(&sources, &board)?;
+    check_ids(&asked, &output, &sides)?;
     let run = Run { asked, output, planner, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {
         DType::F32 => run.join::<f32>(opened, about, timeline, shown),
@@ -65,8 +67,37 @@ fn check(asked: &Asked<'_>, output: &Output) -> Result {
     if let Some(path) = page.filter(|path| !is_page(path)) {
         return Err(Failure::usage(format!(
             "{}: the name of the report must end in .html",
-            path.display()
+            quote::path(path)
         )));
+    }
+    Ok(())
+}
+
+/// Refuses ids that the output cannot hold, under the name that their column was asked for by.
+fn check_ids(asked: &Asked<'_>, output: &Output, sides: &Sides) -> Result {
+    let place = match output {
+        Output::Count => return Ok(()),
+        Output::Degrees(place) | Output::Pairs(place) => place,
+    };
+    let input = asked.input;
+    let right = sides.right.as_ref().filter(|_| matches!(output, Output::Pairs(_)));
+    for (loaded, given, side) in [
+        (Some(&sides.left), &input.id, Side::Left),
+        (right, if input.right_id.is_some() { &input.right_id } else { &input.id }, Side::Right),
+    ] {
+        let Some((ids, id)) = loaded.and_then(|loaded| loaded.ids.as_ref()).zip(given.as_ref())
+        else {
+            continue;
+        };
+        check_ids_of(place.format(), ids.data_type()).map_err(|problem| {
+            let flag = if given == &input.id { Side::Left.id() } else { side.id() };
+            Failure::failed(format!(
+                "{}: the column {} of {flag} cannot be written: {problem}: choose another, or \
+                 write .parquet or .arrow",
+                telling::name(place),
+                quoted(id)
+            ))
+        })?;
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! The points of both sides, in one type.
 
 use nearjoin::{Points, PointsBuf};
+use nearjoin_io::quote::quoted_all;
 use nearjoin_io::{DType, Loaded, PointSet, ReadOptions, Source};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, Side};
 use crate::interrupt;
 use crate::progress::Board;
 
@@ -18,9 +19,11 @@ impl Sides {
     /// Reads one file or two. Where their types differ, both become `f64`.
     pub(crate) fn load(sources: &[(Source, ReadOptions)], board: &Board) -> Result<Self> {
         let mut sides = Vec::new();
-        for (source, options) in sources {
+        for ((source, options), side) in sources.iter().zip([Side::Left, Side::Right]) {
             let progress = board.loading(&source.to_string());
-            sides.push(quietly(|| nearjoin_io::read(source, options, &progress))?);
+            let read = quietly(|| nearjoin_io::read(source, options, &progress));
+            let has_id = options.id.is_some();
+            sides.push(read.map_err(|error| Failure::reading(error, side, has_id))?);
             if interrupt::pressed() {
                 return Err(Failure::Interrupted);
             }
@@ -40,9 +43,9 @@ impl Sides {
                 "the left points have {} coordinates ({}) and the right points {} ({}): choose as \
                  many on both sides with --columns and --right-columns",
                 self.left.points.dimension(),
-                self.left.columns.join(", "),
+                quoted_all(&self.left.columns),
                 right.points.dimension(),
-                right.columns.join(", ")
+                quoted_all(&right.columns)
             )));
         }
         if self.left.points.dtype() == right.points.dtype() {

@@ -34,7 +34,8 @@ use crate::args::{Cli, Command};
 use crate::question::Asked;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| failure::in_arguments(error).exit());
+    let result = match cli.command {
         Command::Within(args) => join::run(Asked::from(&args)),
         Command::Knn(args) => join::run(Asked::from(&args)),
         Command::Estimate(args) => estimate::run(&args),

@@ -3,10 +3,11 @@
 use core::str::FromStr;
 use std::path::{Path, PathBuf};
 
+use nearjoin_io::quote::{self, quoted};
 use nearjoin_io::{DType, Format, OutputFormat, ReadOptions, Source};
 
 use crate::args;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, Side};
 
 /// A count: `2000000`, `2_000_000` or `2e6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +97,14 @@ impl Output {
             Some(path) if path == Path::new("-") => Place::Stdout,
             Some(path) => Place::File(path.clone(), output_format(path)?),
         };
-        if let (Place::File(path, OutputFormat::Npz), Some(id)) = (&place, &input.id) {
+        let ids = [(&input.id, Side::Left), (&input.right_id, Side::Right)];
+        let id = ids.iter().find_map(|(id, side)| id.as_ref().zip(Some(side.id())));
+        if let (Place::File(path, OutputFormat::Npz), Some((id, flag))) = (&place, id) {
             return Err(Failure::usage(format!(
-                "{}: npz holds row numbers, not the values of the column {id:?}: leave --id out, \
-                 or write .parquet, .arrow or .csv",
-                path.display()
+                "{}: npz holds row numbers, not the values of the column {}: leave {flag} out, or \
+                 write .parquet, .arrow or .csv",
+                quote::path(path),
+                quoted(id)
             )));
         }
         Ok(if output.degrees { Output::Degrees(place) } else { Output::Pairs(place) })
@@ -120,7 +124,7 @@ fn output_format(path: &Path) -> Result<OutputFormat> {
         Some(format) => Ok(format),
         None => Err(Failure::usage(format!(
             "{}: the name of the output must end in .parquet, .arrow, .csv or .npz",
-            path.display()
+            quote::path(path)
         ))),
     }
 }
@@ -142,13 +146,13 @@ pub(crate) fn check_paths(inputs: &[&Path], outputs: &[&Path]) -> Result {
         if inputs.iter().any(|input| is_same_file(output, input)) {
             return Err(Failure::usage(format!(
                 "{} is both an input and an output: write to another file",
-                output.display()
+                quote::path(output)
             )));
         }
         if outputs[..at].iter().any(|other| is_same_file(output, other)) {
             return Err(Failure::usage(format!(
                 "{} is to be written twice: give each output a file of its own",
-                output.display()
+                quote::path(output)
             )));
         }
     }

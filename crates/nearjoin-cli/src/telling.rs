@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use nearjoin::Plan;
 use nearjoin::gpu::GpuStats;
-use nearjoin_io::Loaded;
 use nearjoin_io::write::Target;
+use nearjoin_io::{Loaded, quote};
 
 use crate::args;
 use crate::failure::Result;
@@ -112,16 +112,16 @@ pub(crate) fn points(run: &Run<'_>) -> String {
 pub(crate) fn name(place: &Place) -> String {
     match place {
         Place::Stdout => "standard output".into(),
-        Place::File(path, _) => path.display().to_string(),
+        Place::File(path, _) => quote::path(path),
     }
 }
 
 /// `2,000,000 points of x, y (f64) from Parquet, 30.52 MiB`.
 pub(crate) fn described(side: &Loaded) -> String {
-    let mut columns: Vec<&str> = side.columns.iter().map(String::as_str).collect();
+    let mut columns: Vec<String> = side.columns.iter().map(|name| quote::bare(name)).collect();
     if columns.len() > 8 {
         columns.truncate(7);
-        columns.push("…");
+        columns.push("…".to_owned());
     }
     format!(
         "{} points of {} ({}) from {}, {}",
@@ -145,7 +145,7 @@ pub(crate) fn summary<T: Held>(
             Output::Pairs(Place::File(path, _)) | Output::Degrees(Place::File(path, _)),
             Some(file),
         ) => {
-            format!(" → {} ({})", path.display(), number::bytes(file.bytes))
+            format!(" → {} ({})", quote::path(path), number::bytes(file.bytes))
         }
         _ => String::new(),
     };

@@ -198,9 +198,12 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within nan.csv --eps 1 --count", &["nan.csv", "row 1", "\"y\"", "nan"]);
     named("within ragged.csv --eps 1 --count", &["ragged.csv", "row 1"]);
     named("within empty.csv --eps 1 --count", &["empty.csv", "empty"]);
-    named("within cut.parquet --eps 1 --count", &["cut.parquet", "Parquet"]);
+    named(
+        "within cut.parquet --eps 1 --count",
+        &["cut.parquet is a damaged Parquet file: it is cut"],
+    );
     named("within p.csv --eps 1 --columns x,q", &["p.csv", "\"q\"", "\"x\", \"y\""]);
-    named("within p.csv line.csv --eps 1", &["2 coordinates (x, y)", "1 (x)"]);
+    named("within p.csv line.csv --eps 1", &["2 coordinates (\"x\", \"y\")", "1 (\"x\")"]);
     named("within p.csv --eps 1 -o missing/p.parquet", &["missing/p.parquet could not be written"]);
     named("within p.csv --eps 1 -o p.csv/o.csv", &["p.csv/o.csv could not be written"]);
     named("within p.csv --eps 1 --count --report missing/r.html", &["missing/r.html"]);
@@ -232,7 +235,7 @@ fn advice_names_the_flag() {
         ("p.txt", "not CSV but looks like Parquet: give the format with --format"),
         ("p.npy --format csv", "not CSV but looks like NPY: leave --format out"),
         ("pairs.arrow", "the column holds text, not numbers: choose columns with --columns"),
-        ("p.npy --id 0", "no column of ids: leave --id out, or use another format"),
+        ("p.npy --id 0", "there is no column \"0\": leave --id out, or use another format"),
         (
             "text.csv",
             "\"NA\" is text beside numbers: say whether the first line is a header with --header \
