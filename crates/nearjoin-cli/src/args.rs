@@ -82,7 +82,7 @@ pub(crate) enum Command {
 const WITHIN_HELP: &str = "\
 Examples:
   nearjoin within stars.parquet --eps 0.01 -o pairs.parquet
-  nearjoin within stars.csv catalogue.csv --columns ra,dec --id name --eps 0.001 -o match.csv
+  nearjoin within stars.csv catalogue.csv --columns x,y,z --id name --eps 0.001 -o match.csv
   nearjoin within points.npy --eps 0.5 -o graph.npz        # CSR arrays for scipy
   nearjoin within points.npy --eps 0.5 --count
   nearjoin within points.npy --eps 0.5 --explain           # the plan, without running it
@@ -95,7 +95,7 @@ is complete.";
 const KNN_HELP: &str = "\
 Examples:
   nearjoin knn points.parquet -k 8 -o neighbours.parquet
-  nearjoin knn stars.csv catalogue.csv --columns ra,dec --id name -k 1 -o match.csv
+  nearjoin knn stars.csv catalogue.csv --columns x,y,z --id name -k 1 -o match.csv
   nearjoin knn points.npy -k 8 -o neighbours.npz           # indices and distances, n × k
   nearjoin knn points.npy -k 8 --max-distance 0.5 --sorted -o neighbours.arrow
   nearjoin knn points.npy -k 8 --explain                   # the plan, without running it
@@ -106,7 +106,7 @@ standard output as CSV. A file appears under its name only when it is complete."
 const ESTIMATE_HELP: &str = "\
 Examples:
   nearjoin estimate points.parquet
-  nearjoin estimate stars.csv catalogue.csv --columns ra,dec --neighbors 1,4,16 --plot";
+  nearjoin estimate stars.csv catalogue.csv --columns x,y,z --neighbors 1,4,16 --plot";
 
 const GEN_HELP: &str = "\
 Examples:

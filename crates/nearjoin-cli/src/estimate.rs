@@ -25,6 +25,9 @@ pub(crate) fn run(args: &args::Estimate) -> Result {
     interrupt::watch(&board.monitor);
     let shown = Shown::new(&board, When::Auto, args.quiet, false);
     let sides = Sides::load(&sources, &board)?;
+    if !args.quiet {
+        sides.warn_of_angles();
+    }
     board.joining(1, None);
     let answer = match sides.dtype() {
         DType::F32 => table::<f32>(args, &sides),

@@ -44,6 +44,9 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 
     let timeline = Timeline::start();
     let sides = Sides::load(&sources, &board)?;
+    if !telling.quiet {
+        sides.warn_of_angles();
+    }
     check_ids(&asked, &output, &sides)?;
     let run = Run { asked, output, planner, writer_memory, board: &board, sides: &sides };
     match sides.dtype() {

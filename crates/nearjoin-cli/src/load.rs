@@ -6,7 +6,8 @@ use nearjoin_io::{DType, Loaded, PointSet, ReadOptions, Source};
 
 use crate::failure::{Failure, Result, Side};
 use crate::interrupt;
-use crate::progress::Board;
+use crate::progress::{self, Board};
+use crate::sphere;
 
 /// What was read: one side, or two of the same dimension and type.
 #[derive(Debug)]
@@ -34,6 +35,14 @@ impl Sides {
             return Err(Failure::usage("there is nothing to read"));
         };
         Sides { left, right }.agreed()
+    }
+
+    /// Warns, once, of coordinates that look like angles on a sphere.
+    pub(crate) fn warn_of_angles(&self) {
+        let mut sides = [Some(&self.left), self.right.as_ref()].into_iter().flatten();
+        if let Some(warning) = sides.find_map(|side| sphere::warning(&side.columns)) {
+            progress::tell_above(warning);
+        }
     }
 
     fn agreed(self) -> Result<Self> {

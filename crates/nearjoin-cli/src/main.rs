@@ -21,6 +21,7 @@ mod progress;
 mod question;
 mod report;
 mod rows;
+mod sphere;
 mod stats;
 mod system;
 mod tally;

@@ -3,6 +3,7 @@
 //! A thread of its own reads the counters ten times a second and draws; the work never
 //! waits for it.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -243,9 +244,16 @@ fn show(line: &str) {
     let width = terminal_size::terminal_size_of(std::io::stderr())
         .map_or(100, |(width, _)| usize::from(width.0));
     let line: String = line.chars().take(width.saturating_sub(1)).collect();
-    DRAWN.store(true, Relaxed);
     let mut stderr = std::io::stderr().lock();
+    DRAWN.store(true, Relaxed);
     let _ = write!(stderr, "\r{line}\x1b[K").and_then(|()| stderr.flush());
+}
+
+/// Says something while a line may stand on the terminal, which is then drawn again below.
+pub(crate) fn tell_above(text: impl Display) {
+    let mut stderr = std::io::stderr().lock();
+    let wipe = if DRAWN.swap(false, Relaxed) { "\r\x1b[K" } else { "" };
+    let _ = writeln!(stderr, "{wipe}{text}");
 }
 
 /// Takes the line away, if there is one.

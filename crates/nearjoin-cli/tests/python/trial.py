@@ -137,15 +137,15 @@ def two_sets_with_ids(nearjoin, folder):
     stars, catalogue = rng.random((5_000, 2)), rng.random((8_000, 2)).astype(np.float32)
     keys = rng.permutation(len(catalogue)) + 10**12
     left = pd.DataFrame({"name": [f"star {k}" for k in range(len(stars))],
-                         "ra": stars[:, 0], "dec": stars[:, 1]})
-    right = pd.DataFrame({"source": keys, "RA": catalogue[:, 0], "DE": catalogue[:, 1]})
+                         "x": stars[:, 0], "y": stars[:, 1]})
+    right = pd.DataFrame({"source": keys, "X": catalogue[:, 0], "Y": catalogue[:, 1]})
     left.to_csv(folder / "stars.csv", index=False)
     right.to_parquet(folder / "catalogue.parquet")
     i, j, v = truth(stars, catalogue.astype(float), 0.01)
     for out, read in [("m.parquet", pd.read_parquet), ("m.csv", pd.read_csv),
                       ("m.arrow", pd.read_feather)]:
-        run(nearjoin, folder, "within", "stars.csv", "catalogue.parquet", "--columns", "ra,dec",
-            "--right-columns", "RA,DE", "--id", "name", "--right-id", "source", "--eps", 0.01,
+        run(nearjoin, folder, "within", "stars.csv", "catalogue.parquet", "--columns", "x,y",
+            "--right-columns", "X,Y", "--id", "name", "--right-id", "source", "--eps", 0.01,
             "--sorted", "--distances", "-o", out)
         found = read(folder / out)
         check(f"{out}: names", list(found["left"]) == [f"star {k}" for k in i])

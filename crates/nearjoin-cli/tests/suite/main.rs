@@ -1,5 +1,6 @@
 //! The program as its user meets it, in one binary.
 
+mod advice;
 mod browser;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod driver;
