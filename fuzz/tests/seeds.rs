@@ -1,4 +1,5 @@
-//! Writes a small valid file of every kind into the seeds of its target, and reads it once.
+//! Writes a small valid file of every kind, and damaged ones, into the seeds of its target, and
+//! reads each once.
 
 use std::fs;
 use std::path::Path;
@@ -41,6 +42,7 @@ fn write_seeds() {
             writer.write(table).unwrap();
             writer.close().unwrap();
             seed(Format::Parquet, "parquet", &format!("{name}-{at}"), &file);
+            damaged(Format::Parquet, "parquet", &format!("{name}-{at}"), &file, 8);
         }
         for (name, compression) in [
             ("plain", None),
@@ -56,6 +58,7 @@ fn write_seeds() {
             writer.finish().unwrap();
             drop(writer);
             seed(Format::Arrow, "arrow", &format!("file-{name}-{at}"), &file);
+            damaged(Format::Arrow, "arrow", &format!("file-{name}-{at}"), &file, 10);
             let mut stream = Vec::new();
             let mut writer =
                 StreamWriter::try_new_with_options(&mut stream, &table.schema(), options).unwrap();
@@ -70,6 +73,13 @@ fn write_seeds() {
         "id;x;y\r\na;1;2\r\n\"b;\"\"c\";3;4\r\n",
         "1 2\n 3  4 \n",
         "\u{feff}x\ty\n1\tnan\n",
+        "id,x,y\n2024-01-02T03:04:05Z,1,2\n12:30:00,3,9007199254740993\n12.50,5,6\n",
+        "<!DOCTYPE html><html><body>moved</body></html>\n",
+        "<?xml version=\"1.0\"?>\n",
+        "[{\"x\": 1, \"y\": 2}]\n",
+        "PK\u{3}\u{4}\u{14}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{5}\0\0\0x.csv1,2\n",
+        "SQLite format 3\0",
+        "BZh91AY&SY",
     ]
     .iter()
     .enumerate()
@@ -88,6 +98,21 @@ fn write_seeds() {
         file.extend(header.as_bytes());
         file.extend(vec![0; 6 * size]);
         seed(Format::Npy, "npy", &descr[1..], &file);
+        damaged(Format::Npy, "npy", &descr[1..], &file, 8);
+        seed(Format::Npy, "npy", &format!("{}-version", &descr[1..]), b"\x93NUMPY\x09\x00");
+    }
+}
+
+/// The file cut short, and with the length of its footer overwritten, which stands `from_end` bytes
+/// before its end.
+fn damaged(format: Format, target: &str, name: &str, file: &[u8], from_end: usize) {
+    let at = file.len() - from_end;
+    seed(format, target, &format!("{name}-half"), &file[..file.len() / 2]);
+    seed(format, target, &format!("{name}-short"), &file[..file.len() - 1]);
+    for (kind, length) in [("long", 0x7FFF_FFFFu32), ("negative", u32::MAX), ("small", 3)] {
+        let mut file = file.to_vec();
+        file[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        seed(format, target, &format!("{name}-{kind}"), &file);
     }
 }
 
