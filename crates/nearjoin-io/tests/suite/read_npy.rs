@@ -107,7 +107,7 @@ fn what_is_refused() {
     );
     assert_eq!(
         refuse_with(six(|n| n as f64), &columns(&["2"])),
-        "f: there is no column \"2\": the columns are \"0\", \"1\""
+        "f: there is no column \"2\": the columns are \"0\", \"1\": choose among them"
     );
 }
 

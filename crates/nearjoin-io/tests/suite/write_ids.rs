@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::*;
+use arrow_buffer::i256;
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{PairColumns, PairWriter, Target, check_ids, write_degrees};
 
@@ -19,7 +20,6 @@ fn kinds() -> Vec<(ArrayRef, [&'static str; 2])> {
     let (clock, date) = (["12:30:00", "23:59:59"], ["2024-01-02", "1969-12-31"]);
     let moments = ["2024-01-02T03:04:05", "1969-12-31T23:59:59"];
     let zoned = ["2024-01-02T03:04:05Z", "1969-12-31T23:59:59Z"];
-    let cents = |value| value * 100 + if value < 0 { -5 } else { 50 };
     let money = ["12.50", "-7.05"];
     vec![
         (Arc::new(Date32Array::from(vec![day, -1])), date),
@@ -48,15 +48,13 @@ fn kinds() -> Vec<(ArrayRef, [&'static str; 2])> {
         ),
         (
             Arc::new(
-                Decimal128Array::from(vec![cents(12), cents(-7)])
-                    .with_precision_and_scale(10, 2)
-                    .unwrap(),
+                Decimal128Array::from(vec![1250, -705]).with_precision_and_scale(10, 2).unwrap(),
             ),
             money,
         ),
         (
             Arc::new(
-                Decimal256Array::from(vec![1250.into(), (-705).into()])
+                Decimal256Array::from([1250, -705].map(i256::from_i128).to_vec())
                     .with_precision_and_scale(60, 2)
                     .unwrap(),
             ),
@@ -99,7 +97,7 @@ fn dates_times_and_decimals_are_read() {
         let table = batch(&[("x", floats(&[1.0, 2.0])), ("when", ids.clone())]);
         let options = nearjoin_io::ReadOptions { id: Some("when".into()), ..columns(&["x"]) };
         for (file, bytes) in every_columnar(&table) {
-            assert_eq!(load_with(bytes, &options).ids.unwrap(), ids, "{file}");
+            assert_eq!(&load_with(bytes, &options).ids.unwrap(), &ids, "{file}");
         }
     }
 }
