@@ -1,7 +1,7 @@
 //! `nearjoin info`: what this machine has.
 
 use nearjoin::gpu::Gpu;
-use nearjoin::{Error, SimdLevel};
+use nearjoin::{Error, SimdLevel, SystemMemory};
 
 use crate::failure::{Result, say};
 use crate::number;
@@ -20,9 +20,9 @@ pub(crate) fn run() -> Result {
         Ok(level) => format!("{level} ({})", levels.join(", ")),
         Err(error) => error.to_string(),
     };
-    let memory = match system::memory() {
-        Some((all, free)) => {
-            format!("{}, of which {} are available", number::bytes(all), number::bytes(free))
+    let memory = match SystemMemory::now() {
+        Some(SystemMemory { total, available, .. }) => {
+            format!("{}, of which {} are available", number::bytes(total), number::bytes(available))
         }
         None => "unknown".into(),
     };

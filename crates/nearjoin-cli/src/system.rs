@@ -4,17 +4,8 @@ use std::fs;
 
 /// The most memory that this process has had, in bytes; unknown other than on Linux.
 pub(crate) fn peak_memory() -> Option<u64> {
-    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
-}
-
-/// Memory of the machine, and what of it is available, in bytes.
-pub(crate) fn memory() -> Option<(u64, u64)> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    Some((kilobytes(&info, "MemTotal:")?, kilobytes(&info, "MemAvailable:")?))
-}
-
-fn kilobytes(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 

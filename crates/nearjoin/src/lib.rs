@@ -52,7 +52,7 @@ pub use join::{
     EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, count_pairs, eps_join, eps_join_between,
     knn_join, knn_join_between,
 };
-pub use memory::Buffer;
+pub use memory::{Buffer, SystemMemory};
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
 pub use options::{Device, DuplicateRemoval, Strategy};

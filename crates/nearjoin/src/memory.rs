@@ -4,6 +4,10 @@
 //! a megabyte and more are mapped on their own, aligned to 2 MiB and marked for huge pages.
 #![allow(unsafe_code)]
 
+mod system;
+
+pub use system::SystemMemory;
+
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
@@ -333,24 +337,6 @@ pub(crate) fn as_atomic_u32(numbers: &mut [u32]) -> &[AtomicU32] {
     const { assert!(align_of::<u32>() == align_of::<AtomicU32>()) };
     // SAFETY: as for `as_atomic`.
     unsafe { &*(numbers as *mut [u32] as *const [AtomicU32]) }
-}
-
-/// Bytes of memory that the system could give out now.
-#[cfg(target_os = "linux")]
-pub(crate) fn available() -> u64 {
-    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else {
-        return u64::MAX;
-    };
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes =
-        line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kilobytes.map_or(u64::MAX, |kilobytes| kilobytes * 1024)
-}
-
-/// Elsewhere nothing is known: only a limit that is set is honoured.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn available() -> u64 {
-    u64::MAX
 }
 
 #[cfg(test)]

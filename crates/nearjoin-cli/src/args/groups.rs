@@ -98,7 +98,7 @@ pub(crate) struct Engine {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Number>,
     /// Memory to use beside the points, as in 4GiB or 500MB; a part of it is kept for writing
-    /// [default: four fifths of what is free]
+    /// [default: four fifths of what this process may have]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<Bytes>,
 }

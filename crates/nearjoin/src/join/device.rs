@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
-use crate::memory;
+use crate::memory::SystemMemory;
 use crate::options::{Device, Strategy};
 use crate::plan::{self, Asked, Decision, Host};
 use crate::question::Question;
@@ -62,7 +62,8 @@ pub(super) fn decide(
     threads: usize,
 ) -> Result<(Decision, Option<Opened>)> {
     let calibration = asked.options.gpu.knobs.calibration.unwrap_or_default();
-    let host = Host { threads, memory: memory::available(), calibration };
+    let memory = SystemMemory::now().map_or(u64::MAX, |memory| memory.beside_threads(threads));
+    let host = Host { threads, memory, calibration };
     if let (Device::Gpu, Question::Within(within)) = (asked.options.device, asked.question) {
         let device = open(asked)?;
         let decision = plan::on_gpu(asked, within, summary, &host, &device.facts()?);

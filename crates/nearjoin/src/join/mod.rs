@@ -149,8 +149,8 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         self
     }
 
-    /// Bytes that the join may use beside its input. Default: four fifths of what is
-    /// free when it is planned.
+    /// Bytes that the join may use beside its input. Default: four fifths of what this process
+    /// may still have when it is planned, as [`SystemMemory`](crate::SystemMemory) tells.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = Some(bytes);
         self
