@@ -37,9 +37,8 @@ enum Memory<T> {
 
 #[cfg(unix)]
 struct Mapping<T> {
-    base: *mut libc::c_void,
-    mapped: usize,
     data: *mut T,
+    mapped: usize,
     len: usize,
 }
 
@@ -53,13 +52,16 @@ unsafe impl<T: Sync> Sync for Mapping<T> {}
 #[cfg(unix)]
 impl<T> Drop for Mapping<T> {
     fn drop(&mut self) {
-        // SAFETY: `base` and `mapped` are what `mmap` returned, unmapped once.
-        unsafe { libc::munmap(self.base, self.mapped) };
+        // SAFETY: these bytes are mapped and owned, and unmapped once.
+        unsafe { libc::munmap(self.data.cast(), self.mapped) };
     }
 }
 
 const HUGE_PAGE: usize = 2 << 20;
 const SMALL_PAGE: usize = 4096;
+/// A multiple of every size that small pages have anywhere.
+#[cfg(unix)]
+const ANY_PAGE: usize = 64 << 10;
 
 impl<T: Zeroable> Buffer<T> {
     /// `len` zeros. Pages are not touched yet where the memory is mapped.
@@ -107,32 +109,50 @@ impl<T: Zeroable> Buffer<T> {
 #[cfg(unix)]
 impl<T> Mapping<T> {
     fn new(len: usize, bytes: usize) -> Result<Self> {
-        let mapped = bytes + HUGE_PAGE;
-        // SAFETY: an anonymous private mapping at an address of the system's choice.
-        let base = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                mapped,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
+        let mapped = bytes.next_multiple_of(ANY_PAGE);
+        let data = match map(mapped + HUGE_PAGE) {
+            Some(base) => {
+                let before = base.align_offset(HUGE_PAGE);
+                // SAFETY: `before` is below `HUGE_PAGE`, which the mapping has to spare, and a
+                // multiple of the page size. What lies before and behind the bytes is given back,
+                // since it would count against a limit of the address space.
+                unsafe {
+                    let data = base.byte_add(before);
+                    if before > 0 {
+                        libc::munmap(base, before);
+                    }
+                    libc::munmap(data.byte_add(mapped), HUGE_PAGE - before);
+                    data
+                }
+            }
+            // Where that is too much to ask for, huge pages are too.
+            None => map(mapped).ok_or(Error::OutOfMemory { bytes })?,
         };
-        if base == libc::MAP_FAILED {
-            return Err(Error::OutOfMemory { bytes });
-        }
-        let offset = base.align_offset(HUGE_PAGE);
-        // SAFETY: `offset` is below `HUGE_PAGE`, which the mapping has to spare.
-        let data = unsafe { base.byte_add(offset) };
         #[cfg(target_os = "linux")]
         // SAFETY: the range lies in the mapping. The advice may be refused: then the
         // pages are small and everything else is the same.
         unsafe {
             libc::madvise(data, bytes, libc::MADV_HUGEPAGE)
         };
-        Ok(Mapping { base, mapped, data: data.cast(), len })
+        Ok(Mapping { data: data.cast(), mapped, len })
     }
+}
+
+/// Fresh pages, unless the system refuses them.
+#[cfg(unix)]
+fn map(bytes: usize) -> Option<*mut libc::c_void> {
+    // SAFETY: an anonymous private mapping at an address of the system's choice.
+    let base = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    (base != libc::MAP_FAILED).then_some(base)
 }
 
 impl<T> Deref for Buffer<T> {
