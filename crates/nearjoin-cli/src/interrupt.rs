@@ -62,10 +62,12 @@ pub(crate) fn watch(monitor: &Monitor) {
                 end();
             }
             monitor.cancel();
-            std::thread::spawn(|| {
+            let patience = || {
                 std::thread::sleep(GRACE);
                 end();
-            });
+            };
+            // Where the system refuses the thread, the next Ctrl-C ends the program.
+            let _ = std::thread::Builder::new().spawn(patience);
         }
     };
     let _ = std::thread::Builder::new().name("signals".into()).spawn(wait);

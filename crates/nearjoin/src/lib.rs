@@ -48,6 +48,7 @@ mod summary;
 pub use curve::NeighborCurve;
 pub use error::{Error, Needs, Result};
 pub use exec::cpu::kernel::SimdLevel;
+pub use exec::pool::start_threads;
 pub use join::{
     EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, count_pairs, eps_join, eps_join_between,
     knn_join, knn_join_between,

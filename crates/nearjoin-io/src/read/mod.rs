@@ -121,6 +121,8 @@ pub fn read_bytes(name: &str, bytes: Bytes, options: &ReadOptions) -> Result<Loa
 }
 
 fn read_input(input: &Input<'_>, options: &ReadOptions, by_name: Option<Format>) -> Result<Loaded> {
+    nearjoin::start_threads(None)
+        .map_err(|source| Error::Points { file: input.name.clone(), source })?;
     if input.data.len() == 0 {
         return Err(Error::content(&input.name, "the file is empty"));
     }

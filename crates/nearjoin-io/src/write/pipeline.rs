@@ -92,10 +92,11 @@ enum Failure {
 }
 
 impl<E: Encoder> Pipeline<E> {
-    /// Starts `threads` encoders, with at most `limit` batches in flight.
+    /// Starts `threads` encoders, or as many of them as the system grants, with at most `limit`
+    /// batches in flight.
     ///
     /// # Errors
-    /// If the system refuses a thread. Those that were started are ended.
+    /// If the system refuses the first encoder or the appender. What was started is ended.
     pub(super) fn start(encoder: E, file: E::File, threads: usize, limit: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             encoder,
@@ -115,14 +116,18 @@ impl<E: Encoder> Pipeline<E> {
         });
         // Dropped by an error below, it ends the threads that it has.
         let mut pipeline = Pipeline { shared, encoders: Vec::new(), appender: None };
-        for _ in 0..threads.max(1) {
-            let shared = Arc::clone(&pipeline.shared);
-            let encode = move || shared.guard(Shared::encode_pieces).unwrap_or(());
-            pipeline.encoders.push(spawn("encoder", encode)?);
-        }
         let shared = Arc::clone(&pipeline.shared);
         let append = move || shared.guard(|shared| shared.append_batches(file)).flatten();
         pipeline.appender = Some(spawn("appender", append)?);
+        for _ in 0..threads.max(1) {
+            let shared = Arc::clone(&pipeline.shared);
+            let encode = move || shared.guard(Shared::encode_pieces).unwrap_or(());
+            match spawn("encoder", encode) {
+                Ok(encoder) => pipeline.encoders.push(encoder),
+                Err(refused) if pipeline.encoders.is_empty() => return Err(refused),
+                Err(_) => break,
+            }
+        }
         Ok(pipeline)
     }
 

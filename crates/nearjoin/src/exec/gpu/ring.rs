@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::device::{Array, Piece, Stage, values};
 use super::driver::{Fault, HostMemory, Transfer};
 use super::session::Result;
-use crate::exec::pool::Pool;
+use crate::exec::pool::{self, Pool};
 use crate::memory::copy_around_cache;
 use crate::plan::batches::DEPTH;
 use crate::scalar::Scalar;
@@ -123,14 +123,20 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         work: impl FnOnce(&mut Landing<'scope, T>) -> Result<()>,
     ) -> Result<u64> {
         let (send, receive) = mpsc::sync_channel(DEPTH);
+        let threads_at_most = threads.min(LANDING);
         // The threads alone hold the receiver. When the last of them has ended, with an error or
         // a panic, the channel closes: `send` then fails, and never waits for room that nobody
         // makes.
         let receive = Arc::new(Mutex::new(receive));
         std::thread::scope(|scope| {
-            let spawn = |receive: Arc<_>| scope.spawn(move || land_pieces::<T>(&receive));
-            let receivers = std::iter::repeat_n(receive, threads.clamp(1, LANDING));
-            let threads: Vec<_> = receivers.map(spawn).collect();
+            let spawn = |receive: &Arc<_>| {
+                let receive = Arc::clone(receive);
+                pool::spawn(scope, move || land_pieces::<T>(&receive))
+            };
+            let mut threads = vec![spawn(&receive)?];
+            let more = (1..threads_at_most).map_while(|_| spawn(&receive).ok());
+            threads.extend(more);
+            drop(receive);
             let mut landing = Landing { send, bytes: 0 };
             let done = work(&mut landing);
             let bytes = landing.bytes;
