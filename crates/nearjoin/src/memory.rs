@@ -321,12 +321,36 @@ unsafe fn stream(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
     }
 }
 
+/// An empty `Vec` with room for `len` elements.
+pub(crate) fn with_capacity<T>(len: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    reserve(&mut room, len)?;
+    Ok(room)
+}
+
+/// A copy of some numbers.
+pub(crate) fn copied<T: Copy>(numbers: &[T]) -> Result<Vec<T>> {
+    let mut copy = with_capacity(numbers.len())?;
+    copy.extend_from_slice(numbers);
+    Ok(copy)
+}
+
+/// Makes room for so many elements more.
+pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
+    let bytes = more.saturating_mul(size_of::<T>());
+    vec.try_reserve(more).map_err(|_| Error::OutOfMemory { bytes })
+}
+
+/// Whether the system has memory for `len` elements, before something is called that takes as
+/// much and aborts where it is refused.
+pub(crate) fn check_room<T>(len: usize) -> Result<()> {
+    with_capacity::<T>(len).map(drop)
+}
+
 /// Zeros in a `Vec`, in pages that are not touched yet where there are many.
 pub(crate) fn zeros(len: usize) -> Result<Vec<u64>> {
-    // Asked for first, since the other way to get zeros that nobody has touched aborts.
-    let mut probe = Vec::<u64>::new();
-    probe.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: 8 * len })?;
-    drop(probe);
+    // The other way to get zeros that nobody has touched aborts.
+    check_room::<u64>(len)?;
     Ok(vec![0; len])
 }
 

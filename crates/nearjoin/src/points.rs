@@ -108,10 +108,11 @@ impl<'a, T: Scalar> Points<'a, T> {
     }
 
     /// A copy of the points of some rows, in their order.
-    pub(crate) fn gather(&self, rows: &[u32]) -> PointsBuf<T> {
-        let data = rows.par_iter().flat_map_iter(|&row| self.row(row as usize)).copied();
-        let data: Vec<T> = data.collect();
-        PointsBuf { data: data.into(), dimension: self.dimension, magnitudes: self.magnitudes }
+    pub(crate) fn gather(&self, rows: &[u32]) -> Result<PointsBuf<T>> {
+        let mut data = Buffer::zeroed(rows.len() * self.dimension)?;
+        let points = data.par_chunks_exact_mut(self.dimension).zip(rows).with_min_len(1024);
+        points.for_each(|(point, &row)| point.copy_from_slice(self.row(row as usize)));
+        Ok(PointsBuf { data, dimension: self.dimension, magnitudes: self.magnitudes })
     }
 
     /// Some of the points, one after the other. They are not checked again.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::{Candidates, Run, push_run};
 use crate::error::Result;
 use crate::exec::cpu::kernel::{BoxJob, Kernels};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, with_capacity};
 use crate::metric::Threshold;
 use crate::scalar::Scalar;
 
@@ -87,14 +87,16 @@ impl<T: Scalar> Boxes<T> {
     }
 
     /// The least row of every block, by level. `ids` are the rows of the points.
-    pub(crate) fn least_rows(&self, ids: &[u32]) -> Vec<Vec<u32>> {
+    pub(crate) fn least_rows(&self, ids: &[u32]) -> Result<Vec<Vec<u32>>> {
         let least = |rows: &[u32]| rows.iter().copied().fold(u32::MAX, u32::min);
         let mut levels: Vec<Vec<u32>> = Vec::new();
         for _ in &self.levels {
             let below = levels.last().map_or(ids, |level| level);
-            levels.push(below.par_chunks(FAN).with_min_len(1024).map(least).collect());
+            let mut level = with_capacity(below.len().div_ceil(FAN))?;
+            below.par_chunks(FAN).with_min_len(1024).map(least).collect_into_vec(&mut level);
+            levels.push(level);
         }
-        levels
+        Ok(levels)
     }
 
     /// Number of blocks on a level.

@@ -13,7 +13,7 @@ use super::layout::SLACK;
 use super::order::{Keyed, sort_keyed};
 use super::{BoxOf, Run, push_run};
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, with_capacity};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -42,23 +42,28 @@ pub(crate) struct Directory<T> {
 
 /// Sorts points into the parts of `shape`: rows in index order.
 pub(crate) fn sort<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<Buffer<u32>> {
-    let mut keyed: Vec<Keyed> =
-        (0..points.len()).into_par_iter().map(|id| Keyed { key: 0, id: id as u32 }).collect();
-    fractionate(points, shape, 0, &mut keyed);
+    let mut keyed: Vec<Keyed> = with_capacity(points.len())?;
+    keyed.extend((0..points.len() as u32).map(|id| Keyed { key: 0, id }));
+    fractionate(points, shape, 0, &mut keyed)?;
     let mut ids = Buffer::<u32>::zeroed(keyed.len() + SLACK)?;
     ids.par_iter_mut().zip(&keyed).with_min_len(4096).for_each(|(id, k)| *id = k.id);
     Ok(ids)
 }
 
 /// Sorts by the dimension of one level, cuts, and goes on in each part.
-fn fractionate<T: Scalar>(points: Points<'_, T>, shape: &Shape, level: usize, keyed: &mut [Keyed]) {
+fn fractionate<T: Scalar>(
+    points: Points<'_, T>,
+    shape: &Shape,
+    level: usize,
+    keyed: &mut [Keyed],
+) -> Result<()> {
     let Some(&j) = shape.dims.get(level) else {
-        return;
+        return Ok(());
     };
     keyed.par_iter_mut().with_min_len(4096).for_each(|k| {
         k.key = points.row(k.id as usize)[j].order_bits();
     });
-    sort_keyed(keyed);
+    sort_keyed(keyed)?;
     let cuts = cuts(0..keyed.len() as u32, shape.fanout);
     let mut parts = Vec::with_capacity(shape.fanout);
     let mut rest = keyed;
@@ -67,7 +72,7 @@ fn fractionate<T: Scalar>(points: Points<'_, T>, shape: &Shape, level: usize, ke
         parts.push(part);
         rest = tail;
     }
-    parts.into_par_iter().for_each(|part| fractionate(points, shape, level + 1, part));
+    parts.into_par_iter().try_for_each(|part| fractionate(points, shape, level + 1, part))
 }
 
 /// Cuts a run into `parts` runs whose lengths differ by at most one.
@@ -79,15 +84,18 @@ fn cuts(run: Run, parts: usize) -> impl Iterator<Item = Run> {
 
 impl<T: Scalar> Directory<T> {
     /// Records the parts of points that [`sort`] has put in order.
-    pub(crate) fn new(shape: Shape, points: Points<'_, T>, ids: &[u32]) -> Self {
+    pub(crate) fn new(shape: Shape, points: Points<'_, T>, ids: &[u32]) -> Result<Self> {
         let mut levels: Vec<Vec<Part<T>>> = Vec::new();
         for &j in &shape.dims {
-            let runs: Vec<Run> = match levels.last() {
-                None => cuts(0..ids.len() as u32, shape.fanout).collect(),
+            let above = levels.last().map_or(1, Vec::len);
+            let mut runs: Vec<Run> = with_capacity(above * shape.fanout)?;
+            match levels.last() {
+                None => runs.extend(cuts(0..ids.len() as u32, shape.fanout)),
                 Some(above) => {
-                    above.iter().flat_map(|part| cuts(part.run.clone(), shape.fanout)).collect()
+                    runs.extend(above.iter().flat_map(|part| cuts(part.run.clone(), shape.fanout)))
                 }
-            };
+            }
+            let mut level = with_capacity(runs.len())?;
             let parts = runs.into_par_iter().map(|run| {
                 let (mut lo, mut hi) = (T::INFINITY, T::NEG_INFINITY);
                 for &id in &ids[run.start as usize..run.end as usize] {
@@ -97,9 +105,10 @@ impl<T: Scalar> Directory<T> {
                 }
                 Part { run, lo, hi }
             });
-            levels.push(parts.collect());
+            parts.collect_into_vec(&mut level);
+            levels.push(level);
         }
-        Directory { shape, levels }
+        Ok(Directory { shape, levels })
     }
 
     /// The runs of the parts within `reach` of the block `query`.

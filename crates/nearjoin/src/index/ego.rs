@@ -14,7 +14,7 @@ use super::boxes::{BoxOf, Boxes, FAN, Prune};
 use super::order::{Keyed, Sorted, id_bits, interleave, sort_keyed};
 use super::{Candidates, Run, push_run};
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, with_capacity};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -42,7 +42,7 @@ pub(crate) fn sort<T: Scalar>(
     let rows = |id: u32| dims.iter().map(move |&j| points.row(id as usize)[j].to_f64());
     let all = (0..points.len() as u32).into_par_iter();
     let scale = Scale::new(&extents(all, dims.len(), rows), eps, 64 - id_bits(points.len()));
-    let sorted = Sorted::by_key(points.len(), |row| scale.key(rows(row as u32)));
+    let sorted = Sorted::by_key(points.len(), |row| scale.key(rows(row as u32)))?;
     let mut ids = sorted.ids()?;
     if scale.is_point() {
         return Ok(ids);
@@ -57,11 +57,13 @@ pub(crate) fn sort<T: Scalar>(
         }
         (rest, start) = (tail, end);
     }
-    crowded.into_par_iter().for_each(|run| {
-        let mut keyed: Vec<Keyed> = run.iter().map(|&id| Keyed { key: 0, id }).collect();
-        refine(points, eps, dims, &mut keyed, 1);
+    crowded.into_par_iter().try_for_each(|run| -> Result<()> {
+        let mut keyed: Vec<Keyed> = with_capacity(run.len())?;
+        keyed.extend(run.iter().map(|&id| Keyed { key: 0, id }));
+        refine(points, eps, dims, &mut keyed, 1)?;
         run.iter_mut().zip(&keyed).for_each(|(id, keyed)| *id = keyed.id);
-    });
+        Ok(())
+    })?;
     Ok(ids)
 }
 
@@ -72,17 +74,17 @@ fn refine<T: Scalar>(
     dims: &[usize],
     keyed: &mut [Keyed],
     depth: u32,
-) {
+) -> Result<()> {
     let rows = |id: u32| dims.iter().map(move |&j| points.row(id as usize)[j].to_f64());
     let scale = Scale::new(&extents(keyed.par_iter().map(|k| k.id), dims.len(), rows), eps, 64);
     keyed.par_iter_mut().with_min_len(4096).for_each(|k| k.key = scale.key(rows(k.id)));
-    sort_keyed(keyed);
+    sort_keyed(keyed)?;
     if scale.is_point() || depth >= DEPTH {
-        return;
+        return Ok(());
     }
     let runs = keyed.chunk_by_mut(|a, b| a.key == b.key);
     let crowded: Vec<&mut [Keyed]> = runs.filter(|run| run.len() > COARSE_RUN).collect();
-    crowded.into_par_iter().for_each(|run| refine(points, eps, dims, run, depth + 1));
+    crowded.into_par_iter().try_for_each(|run| refine(points, eps, dims, run, depth + 1))
 }
 
 /// Least and greatest coordinate of some points, per dimension.

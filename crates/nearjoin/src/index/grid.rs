@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::order::{self, Order, Sorted};
 use super::{BoxOf, Layout, Run, push_run};
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, check_room, with_capacity};
 use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -88,16 +88,18 @@ impl Side {
                 shape.fill_cells(&data[first * dim..], dim, cells);
             })?;
             let first_of_row = starts.chunks(along as usize).map(|row| row[0]);
-            let mut rows: Vec<u32> = first_of_row.collect();
+            let mut rows: Vec<u32> = with_capacity(first_of_row.len() + 1)?;
+            rows.extend(first_of_row);
             rows.push(len as u32);
             rows.dedup();
             return Ok(Side { order, table: Table::Dense(starts), rows });
         }
-        let sorted = Sorted::by_key(len, key);
-        let mut rows = firsts(&sorted, |key| key / along);
+        let sorted = Sorted::by_key(len, key)?;
+        let mut rows = firsts(&sorted, |key| key / along)?;
         rows.push(len as u32);
-        let mut starts = firsts(&sorted, |key| key);
-        let cells = starts.iter().map(|&start| sorted.key(start as usize)).collect();
+        let mut starts = firsts(&sorted, |key| key)?;
+        let mut cells = with_capacity(starts.len())?;
+        cells.extend(starts.iter().map(|&start| sorted.key(start as usize)));
         starts.push(len as u32);
         let order = Order::Ids(sorted.ids()?);
         Ok(Side { order, table: Table::Sparse { cells, starts }, rows })
@@ -377,13 +379,16 @@ fn gallop(cells: &[u64], from: usize, key: u64) -> usize {
 }
 
 /// The positions at which `group` of the key changes.
-fn firsts(sorted: &Sorted, group: impl Fn(u64) -> u64 + Sync) -> Vec<u32> {
-    (0..sorted.len())
+fn firsts(sorted: &Sorted, group: impl Fn(u64) -> u64 + Sync) -> Result<Vec<u32>> {
+    // Those of each thread, and all of them.
+    check_room::<u32>(2 * sorted.len())?;
+    let firsts = (0..sorted.len())
         .into_par_iter()
         .with_min_len(1 << 15)
         .filter(|&at| at == 0 || group(sorted.key(at)) != group(sorted.key(at - 1)))
         .map(|at| at as u32)
-        .collect()
+        .collect();
+    Ok(firsts)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl<T: Scalar> Leaves<T> {
             let first = points.start as usize * dim + j * FAN;
             extent(&coords[first..first + points.len()])
         })?;
-        let least = boxes.least_rows(&ids[..len]);
+        let least = boxes.least_rows(&ids[..len])?;
         Ok(Leaves { len, dim, coords, ids, boxes, least })
     }
 

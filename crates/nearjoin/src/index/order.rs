@@ -7,7 +7,7 @@ use rdst::{RadixKey, RadixSort};
 
 use super::layout::SLACK;
 use crate::error::Result;
-use crate::memory::{Buffer, as_atomic_u32};
+use crate::memory::{Buffer, as_atomic_u32, check_room, zeros};
 
 /// Bits that number `len` points.
 pub(crate) fn id_bits(len: usize) -> u32 {
@@ -23,14 +23,15 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// Sorts the rows `0..len` by `key`, whose values must fit `64 − id_bits(len)` bits.
-    pub(crate) fn by_key(len: usize, key: impl Fn(usize) -> u64 + Sync) -> Self {
+    pub(crate) fn by_key(len: usize, key: impl Fn(usize) -> u64 + Sync) -> Result<Self> {
         let id_bits = id_bits(len);
-        let mut codes = vec![0u64; len];
+        let mut codes = zeros(len)?;
         codes.par_iter_mut().enumerate().with_min_len(4096).for_each(|(row, code)| {
             *code = key(row) << id_bits | row as u64;
         });
+        check_room::<u64>(len)?;
         codes.radix_sort_unstable();
-        Sorted { codes, id_bits }
+        Ok(Sorted { codes, id_bits })
     }
 
     /// The keys in ascending order.
@@ -189,8 +190,10 @@ impl RadixKey for Keyed {
 }
 
 /// Sorts by key, then by row.
-pub(crate) fn sort_keyed(keyed: &mut [Keyed]) {
+pub(crate) fn sort_keyed(keyed: &mut [Keyed]) -> Result<()> {
+    check_room::<Keyed>(keyed.len())?;
     keyed.radix_sort_unstable();
+    Ok(())
 }
 
 /// Interleaves the lowest `bits` bits of each coordinate, first coordinate highest.
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn equal_keys_keep_input_order() {
-        let sorted = Sorted::by_key(1000, |row| (row % 3) as u64);
+        let sorted = Sorted::by_key(1000, |row| (row % 3) as u64).unwrap();
         let ids = sorted.ids().unwrap();
         let expected: Vec<u32> =
             (0..3).flat_map(|k| (0..1000).filter(move |row| row % 3 == k)).collect();
@@ -248,7 +251,7 @@ mod tests {
     fn keyed_sort_breaks_ties_by_row() {
         let mut keyed: Vec<Keyed> =
             (0..500u32).rev().map(|id| Keyed { key: (u64::from(id) / 100) << 40, id }).collect();
-        sort_keyed(&mut keyed);
+        sort_keyed(&mut keyed).unwrap();
         assert!(keyed.windows(2).all(|w| w[0].id < w[1].id));
     }
 }

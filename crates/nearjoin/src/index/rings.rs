@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use super::grid::{Axis, Shape};
 use super::{BoxOf, Run, order};
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, check_room};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -72,7 +72,8 @@ impl<T: Scalar> Rings<T> {
         let (ids, starts) = sort_by(points, &shape)?;
         let mut axes = [Axis::new(0, 0.0, 1.0, 1); AXES];
         axes[AXES - shape.axes.len()..].copy_from_slice(&shape.axes);
-        Ok((Rings { slices: axes.map(|axis| Slices::new(points, axis)), starts }, ids))
+        let [a, b, c] = axes.map(|axis| Slices::new(points, axis));
+        Ok((Rings { slices: [a?, b?, c?], starts }, ids))
     }
 
     /// The cells that a box lies in. What is beyond the grid belongs to the cells at its end.
@@ -133,12 +134,14 @@ impl<T: Scalar> Rings<T> {
 }
 
 impl<T: Scalar> Slices<T> {
-    fn new(points: Points<'_, T>, axis: Axis) -> Self {
+    fn new(points: Points<'_, T>, axis: Axis) -> Result<Self> {
         let count = axis.cells as usize;
         if count == 1 {
             // Nothing lies beyond a single slice.
-            return Slices { axis, below: Vec::new(), above: Vec::new() };
+            return Ok(Slices { axis, below: Vec::new(), above: Vec::new() });
         }
+        // Those of every part, and of all.
+        check_room::<(T, T)>((PARTS.min(rayon::current_num_threads()) + 1) * count)?;
         let none = || vec![(T::INFINITY, T::NEG_INFINITY); count];
         let join = |slice: &mut (T, T), (lo, hi): (T, T)| {
             slice.0 = if lo < slice.0 { lo } else { slice.0 };
@@ -172,7 +175,7 @@ impl<T: Scalar> Slices<T> {
             join(&mut reach, slice);
             *above = reach.0;
         }
-        Slices { axis, below, above }
+        Ok(Slices { axis, below, above })
     }
 }
 

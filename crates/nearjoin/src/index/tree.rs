@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::boxes::FAN;
 use super::layout::SLACK;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, with_capacity};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -55,11 +55,7 @@ fn sort_by<T: Scalar, const D: usize>(
         let point = points.row(row);
         Record { coords: core::array::from_fn(|at| point[dims[at]]), id: row as u32 }
     };
-    let mut records: Vec<Record<T, D>> = Vec::new();
-    let bytes = points.len().saturating_mul(size_of::<Record<T, D>>());
-    records
-        .try_reserve_exact(points.len())
-        .map_err(|_| crate::error::Error::OutOfMemory { bytes })?;
+    let mut records: Vec<Record<T, D>> = with_capacity(points.len())?;
     (0..points.len()).into_par_iter().with_min_len(4096).map(record).collect_into_vec(&mut records);
     split(&mut records);
     let mut ids = Buffer::<u32>::zeroed(points.len() + SLACK)?;

@@ -12,6 +12,7 @@ use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
 use crate::exec::{Executor, Part};
+use crate::memory;
 use crate::monitor::{self, Phase};
 use crate::plan::{Budget, How};
 use crate::question::Question;
@@ -80,8 +81,9 @@ impl<'a, T: Scalar> Indexed<'a, T> {
     /// If there are no such rows.
     pub fn run_rows<S: Sink<T>>(&self, rows: Range<usize>, sink: &mut S) -> Result<Stats> {
         let points = self.plan.sides.left().rows(rows.clone());
-        let rows: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
-        self.run_part(Part::Rows { rows: &rows, points }, sink)
+        let mut numbers = memory::with_capacity(rows.len())?;
+        numbers.extend(rows.start as u32..rows.end as u32);
+        self.run_part(Part::Rows { rows: &numbers, points }, sink)
     }
 
     /// The same for rows of the left points that need not follow each other: the sink has row `i`
@@ -103,7 +105,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
     /// # Panics
     /// If there are no such rows.
     pub fn run_some<S: Sink<T>>(&self, rows: &[u32], sink: &mut S) -> Result<Stats> {
-        let points = self.plan.pool.install(|| self.plan.sides.left().gather(rows));
+        let points = self.plan.pool.install(|| self.plan.sides.left().gather(rows))?;
         self.run_part(Part::Rows { rows, points: points.as_points() }, sink)
     }
 

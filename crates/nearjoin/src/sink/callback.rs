@@ -4,7 +4,8 @@ use std::sync::mpsc;
 
 use super::{Execution, Receive, setters};
 use crate::error::{Error, Result};
-use crate::exec::{Lists, Request, Rows};
+use crate::exec::{Lists, Request, Rows, pool};
+use crate::memory::reserve;
 use crate::scalar::Scalar;
 
 /// Pairs in a block, at about which it is handed over.
@@ -82,13 +83,19 @@ impl<T: Scalar> Building<T> {
         self.distances.clear();
     }
 
-    fn append(&mut self, rows: &Rows<'_, T>) {
+    fn append(&mut self, rows: &Rows<'_, T>) -> Result<()> {
+        let pairs = rows.neighbors.total() as usize;
+        reserve(&mut self.queries, rows.queries.len())?;
+        reserve(&mut self.offsets, rows.queries.len())?;
+        reserve(&mut self.neighbors, pairs)?;
+        reserve(&mut self.distances, if rows.distances.is_some() { pairs } else { 0 })?;
         for (at, &query) in rows.queries.iter().enumerate() {
             self.queries.push(query);
             self.neighbors.extend_from_slice(rows.neighbors.row(at));
             self.offsets.push(self.neighbors.len() as u64);
             self.distances.extend_from_slice(rows.distances(at).unwrap_or_default());
         }
+        Ok(())
     }
 }
 
@@ -206,13 +213,17 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
         let (send, receive) = mpsc::sync_channel::<Building<T>>(workers);
         let (give_back, returned) = mpsc::sync_channel::<Building<T>>(2 * workers);
         let returned = Mutex::new(returned);
+        let refused = Mutex::new(None);
 
-        let (work, stopped) = std::thread::scope(|scope| {
-            let building = &building;
-            let pool_work = scope.spawn(move || {
+        let (work, stopped) = std::thread::scope(|scope| -> Result<_> {
+            let (building, refused) = (&building, &refused);
+            let work = move || {
                 let emit = |rows: &Rows<'_, T>| {
                     let mut block = building[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
-                    block.append(rows);
+                    if let Err(error) = block.append(rows) {
+                        *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+                        return ControlFlow::Break(());
+                    }
                     if block.neighbors.len() < most && block.queries.len() < most {
                         return ControlFlow::Continue(());
                     }
@@ -227,7 +238,8 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
                     }
                 };
                 executor.rows(request, &emit)
-            });
+            };
+            let pool_work = pool::spawn(scope, work)?;
             let mut stopped = false;
             // Dropped before the scope waits for the other thread, in a panic too.
             let receive = receive;
@@ -247,8 +259,11 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
                 Ok(work) => work,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
-            (work, stopped)
-        });
+            Ok((work, stopped))
+        })?;
+        if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            return Err(error);
+        }
         execution.stats.record(work?);
         if stopped {
             return Err(Error::Stopped);

@@ -12,7 +12,7 @@ use super::Execution;
 use super::csr::result_bytes;
 use crate::error::{Error, Result};
 use crate::exec::{LaidOut, Request, Rows};
-use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic, prefetch};
+use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic, prefetch, reserve};
 use crate::scalar::Scalar;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
@@ -173,6 +173,7 @@ impl<T: Scalar> Arena<T> {
     }
 
     fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) -> Result<()> {
+        reserve(&mut self.rows, rows.queries.len())?;
         for (at, &query) in rows.queries.iter().enumerate() {
             let row = rows.neighbors.row(at);
             degrees[query as usize].store(row.len() as u64, Relaxed);

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use super::{Execution, Receive, setters};
 use crate::error::Result;
 use crate::exec::{Request, Rows};
+use crate::memory::{reserve, with_capacity};
 use crate::scalar::Scalar;
 
 /// All pairs, as two columns of row numbers and, where asked for, one of distances.
@@ -75,6 +76,12 @@ impl<T> Columns<T> {
         self.left.len()
     }
 
+    fn reserve(&mut self, more: usize, distances: bool) -> Result<()> {
+        reserve(&mut self.left, more)?;
+        reserve(&mut self.right, more)?;
+        reserve(&mut self.distances, if distances { more } else { 0 })
+    }
+
     fn push(&mut self, left: u32, right: u32, distance: Option<T>) {
         self.left.push(left);
         self.right.push(right);
@@ -98,13 +105,20 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
         let with_self = mirrors && execution.include_self;
         if with_self {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
+            columns.reserve(execution.executor.len(), distances)?;
             for row in 0..execution.executor.len() as u32 {
                 columns.push(row, row, distances.then_some(T::ZERO));
             }
         }
         let request = Request { once, distances, sorted: false };
+        let refused = Mutex::new(None);
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
+            let found = rows.neighbors.total() as usize * if mirrors { 2 } else { 1 };
+            if let Err(error) = columns.reserve(found, distances) {
+                *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+                return ControlFlow::Break(());
+            }
             for (at, &query) in rows.queries.iter().enumerate() {
                 let distances_of = rows.distances(at);
                 for (k, &neighbor) in rows.neighbors.row(at).iter().enumerate() {
@@ -124,6 +138,9 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
                 false => ControlFlow::Continue(()),
             }
         })?;
+        if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            return Err(error);
+        }
         let mut columns = columns.into_inner().unwrap_or_else(|e| e.into_inner());
         if columns.len() as u64 > most {
             // How many there would have been is not known: say what the estimate says.
@@ -134,7 +151,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
             execution.budget.check_result(needed)?;
         }
         if sorted {
-            columns.sort();
+            columns.sort()?;
         }
         execution.stats.record(work);
         execution.stats.pairs = columns.len() as u64;
@@ -146,23 +163,26 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
 
 impl<T: Scalar> Columns<T> {
     /// Sorts by left, then right.
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<()> {
         use rayon::prelude::*;
-        let mut order: Vec<(u64, usize)> = (0..self.len())
+        let mut order: Vec<(u64, usize)> = with_capacity(self.len())?;
+        (0..self.len())
             .into_par_iter()
             .map(|at| (u64::from(self.left[at]) << 32 | u64::from(self.right[at]), at))
-            .collect();
+            .collect_into_vec(&mut order);
         // Pairs are distinct, so the index never decides.
         if self.distances.is_empty() {
             order.par_sort_unstable_by_key(|entry| entry.0);
         } else {
             order.par_sort_unstable();
-            let distances = order.iter().map(|entry| self.distances[entry.1]).collect();
+            let mut distances = with_capacity(order.len())?;
+            distances.extend(order.iter().map(|entry| self.distances[entry.1]));
             self.distances = distances;
         }
         for (at, (pair, _)) in order.into_iter().enumerate() {
             self.left[at] = (pair >> 32) as u32;
             self.right[at] = pair as u32;
         }
+        Ok(())
     }
 }

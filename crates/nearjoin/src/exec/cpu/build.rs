@@ -74,7 +74,7 @@ impl<'a> Arranging<'a> {
             Detail::Directory(shape) => {
                 let ids = directory::sort(points, shape)?;
                 let ordered = &ids[..points.len()];
-                let directory = directory::Directory::new(shape.clone(), points, ordered);
+                let directory = directory::Directory::new(shape.clone(), points, ordered)?;
                 (Index::Directory(directory), Order::Ids(ids), Vec::new())
             }
             Detail::Ego(_) => return Ok((Index::Ego, self.asking(points)?)),

@@ -15,6 +15,7 @@ use crate::exec::part::{Halved, check_positions};
 use crate::exec::pool::Pool;
 use crate::exec::{Emit, Executor, LaidOut, Part, Request, Rows, Work};
 use crate::index::Run;
+use crate::memory::copied;
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::DuplicateRemoval;
@@ -232,11 +233,11 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
 
     fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
         match part {
-            Part::Rows { rows, points } => Ok(Box::new(self.for_rows(rows.to_vec(), points)?)),
+            Part::Rows { rows, points } => Ok(Box::new(self.for_rows(copied(rows)?, points)?)),
             // The device has no use for positions that the host knows: rows do as well.
             Part::Positions { start, end } => {
                 let rows = self.rows_at(check_positions(start, end, self.query_count()))?;
-                let points = self.session.pool.install(|| self.asking.gather(&rows));
+                let points = self.session.pool.install(|| self.asking.gather(&rows))?;
                 Ok(Box::new(self.for_rows(rows, points.as_points())?))
             }
         }

@@ -16,6 +16,7 @@ use super::session::{Result, Session};
 use crate::exec::part::check_positions;
 use crate::exec::{Emit, Executor, Part, Request, Rows, Work};
 use crate::index::Run;
+use crate::memory::{as_atomic, copied, with_capacity, zeros};
 use crate::points::{Points, PointsBuf};
 use crate::scalar::Scalar;
 use crate::stats::GpuStats;
@@ -79,14 +80,14 @@ impl<'a, T: Scalar> Slabs<'a, T> {
         waiting.reverse();
         while let Some((slab, depth)) = waiting.pop() {
             self.session.check_cancelled()?;
-            let (numbers, queries) = self.queries(slab);
+            let (numbers, queries) = self.queries(slab)?;
             if queries.rows.is_empty() {
                 continue;
             }
             let reach = self.setup.threshold.reach;
             let (lo, hi) = (slab.lo - reach, slab.hi + reach);
             let right = self.setup.right.unwrap_or(self.setup.left);
-            let candidates = self.inside(right, None, |x| lo <= x && x <= hi).1;
+            let candidates = self.inside(right, None, |x| lo <= x && x <= hi)?.1;
             match self.join(&queries, &candidates, &numbers, work) {
                 Ok(done) => total += done,
                 // Too large still: halves of it, if one dimension can tell them apart.
@@ -137,7 +138,7 @@ impl<'a, T: Scalar> Slabs<'a, T> {
     }
 
     /// The queries of a slab, with their numbers.
-    fn queries(&self, slab: Slab) -> (Vec<u32>, Inside<T>) {
+    fn queries(&self, slab: Slab) -> Result<(Vec<u32>, Inside<T>)> {
         let part = self.part.as_deref();
         self.inside(self.setup.left, part, |x| slab.lo <= x && x < slab.hi)
     }
@@ -148,7 +149,7 @@ impl<'a, T: Scalar> Slabs<'a, T> {
         points: Points<'_, T>,
         of: Option<&[u32]>,
         inside: impl Fn(f64) -> bool + Sync,
-    ) -> (Vec<u32>, Inside<T>) {
+    ) -> Result<(Vec<u32>, Inside<T>)> {
         let row_of = |number: usize| of.map_or(number as u32, |rows| rows[number]);
         let is_inside =
             |number: &usize| inside(points.row(row_of(*number) as usize)[self.dim].to_f64());
@@ -156,10 +157,10 @@ impl<'a, T: Scalar> Slabs<'a, T> {
             let all = 0..of.map_or(points.len(), <[u32]>::len);
             let numbers = all.into_par_iter().filter(is_inside).map(|number| number as u32);
             let numbers: Vec<u32> = numbers.collect();
-            let rows: Vec<u32> =
-                numbers.par_iter().map(|&number| row_of(number as usize)).collect();
-            let points = points.gather(&rows);
-            (numbers, Inside { points, rows })
+            let mut rows: Vec<u32> = with_capacity(numbers.len())?;
+            rows.extend(numbers.iter().map(|&number| row_of(number as usize)));
+            let points = points.gather(&rows)?;
+            Ok((numbers, Inside { points, rows }))
         })
     }
 
@@ -208,10 +209,10 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
 
     fn degrees(&self, degrees: &[AtomicU64]) -> crate::error::Result<Work> {
         Ok(self.each(&mut |join, numbers| {
-            let local: Vec<AtomicU64> = numbers.iter().map(|_| AtomicU64::new(0)).collect();
-            let work = join.degrees(&local)?;
+            let mut local = zeros(numbers.len())?;
+            let work = join.degrees(as_atomic(&mut local))?;
             for (&number, degree) in numbers.iter().zip(local) {
-                degrees[number as usize].store(degree.into_inner(), Relaxed);
+                degrees[number as usize].store(degree, Relaxed);
             }
             Ok(work)
         })?)
@@ -241,7 +242,7 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
 
     fn part<'b>(&'b self, part: Part<'b, T>) -> crate::error::Result<Box<dyn Executor<T> + 'b>> {
         let rows = match part {
-            Part::Rows { rows, .. } => rows.to_vec(),
+            Part::Rows { rows, .. } => copied(rows)?,
             Part::Positions { start, end } => {
                 self.rows_at(check_positions(start, end, self.len()))?
             }
