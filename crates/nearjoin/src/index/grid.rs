@@ -68,6 +68,13 @@ pub(crate) enum Pattern {
     Unicomp,
 }
 
+impl Shape {
+    /// Whether the grid of so many points has a table of all its cells.
+    pub(crate) fn is_dense(&self, points: usize) -> bool {
+        self.cells() <= (DENSE * points as u128).max(1 << 12)
+    }
+}
+
 /// Points sorted by cell.
 pub(crate) struct Side {
     order: Order,
@@ -83,7 +90,7 @@ impl Side {
         let key = |row: usize| shape.key(&data[row * dim..][..dim]);
         let along = shape.axes.last().map_or(1, |axis| axis.cells);
         let cells = shape.cells();
-        if cells <= (DENSE * len as u128).max(1 << 12) {
+        if shape.is_dense(len) {
             let (order, starts) = order::by_cell(len, cells as usize, |first, cells| {
                 shape.fill_cells(&data[first * dim..], dim, cells);
             })?;

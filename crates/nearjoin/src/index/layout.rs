@@ -211,7 +211,7 @@ fn arrange<T: Scalar, L: Scalar>(
 }
 
 /// Points of more dimensions are gathered: their rows are long enough.
-const MAX_RECORD: usize = 15;
+pub(crate) const MAX_RECORD: usize = 15;
 
 /// Writes each row, converted and with its number behind it, to its place.
 #[allow(unsafe_code)]

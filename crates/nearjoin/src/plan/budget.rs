@@ -1,6 +1,8 @@
 //! How much memory a join may use, and whether a phase fits, before it starts.
 
+use super::{Detail, OnCpu};
 use crate::error::{Error, Needs, Result};
+use crate::index::layout::MAX_RECORD;
 use crate::summary::Summary;
 
 /// Of the memory that is free, the share a join uses when no limit is set.
@@ -38,21 +40,69 @@ impl Budget {
     }
 }
 
-/// Bytes that the index of a join takes while it is built: the points in index order,
-/// ids, boxes, and for each row a sort key with room to sort it.
-pub(crate) fn index_bytes(summary: &Summary) -> u64 {
-    let sides = if summary.is_self { 1 } else { 2 };
-    let points = (summary.right + if sides == 2 { summary.left } else { 0 }) as u64;
-    let point = (summary.dim * summary.width) as u64;
-    // 1/8 of the points for the boxes of 16, 1/15 of those for the levels above.
-    let boxes = point / 7 + 1;
-    let sort = 2 * 16;
-    points * (point + boxes + 4 + sort + 8)
+/// Bytes that the index of an ε-join takes while it is built, at the most.
+pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu) -> u64 {
+    let side = |points| Side::new(points, summary, detail, how);
+    let right = side(summary.right);
+    match summary.is_self {
+        true => right.peak,
+        // The left points are put in order first.
+        false => {
+            let left = side(summary.left);
+            left.peak.max(left.built + right.peak)
+        }
+    }
+}
+
+/// Bytes that one set of points takes in the index: while they are put in order, and after that.
+struct Side {
+    peak: u64,
+    built: u64,
+}
+
+impl Side {
+    fn new(points: usize, summary: &Summary, detail: &Detail, how: &OnCpu) -> Self {
+        let (n, dim, width) = (points as u64, summary.dim as u64, summary.width as u64);
+        let column_width = if how.narrow.is_some() { size_of::<f32>() as u64 } else { width };
+        let columns = dim * column_width;
+        let id = size_of::<u32>() as u64;
+        // Every 16 points have two corners, and so have every 16 boxes.
+        let boxes = if how.boxes { (2 * dim * width).div_ceil(15) } else { 0 };
+        // What takes most is to find the order, or to fill the columns beside what that has left.
+        // `table` finds cells. What a sort works in is as long as what it sorts, and an allocator
+        // may hold on to it until the index is built.
+        let (ordering, left_over, table) = match detail {
+            Detail::Grid(shape) if shape.is_dense(points) => {
+                let cells = shape.cells() as u64;
+                let counts = (2 * n / cells.max(1)).clamp(1, how.threads as u64);
+                let record = if summary.dim <= MAX_RECORD { (dim + 1) * column_width } else { id };
+                // Records are gone before there are boxes.
+                (n * id + counts * cells * id, n * record.saturating_sub(boxes), cells * id)
+            }
+            Detail::Grid(shape) => {
+                // A cell has its key, its start and perhaps a row of its own.
+                let table = n.min(u64::try_from(shape.cells()).unwrap_or(u64::MAX)) * (8 + 2 * id);
+                (n * (2 * 8 + 2 * id), n * 8, table)
+            }
+            // Keys of 16 bytes.
+            Detail::Directory(_) => (n * (2 * 16 + id), n * 16, 0),
+            // Codes of 8 bytes. Points of crowded cells, which are few, have such keys too.
+            Detail::Ego(_) => (n * (2 * 8 + id), 0, 0),
+            _ => (n * id, 0, 0),
+        };
+        let built = table + n * (columns + id + boxes);
+        let peak = (table + ordering).max(built + left_over);
+        // Columns and levels of boxes are somewhat longer than they need be.
+        let padding = dim * (128 * column_width + 8 * 2 * 32 * width) + (1 << 12);
+        Side { peak: peak + padding, built: built + padding }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::directory;
+    use crate::summary::tests::summary;
 
     #[test]
     fn a_result_that_does_not_fit_is_refused() {
@@ -65,5 +115,20 @@ mod tests {
         );
         assert_eq!(Budget::new(None, 1000, 0).limit, 800);
         assert!(budget.check_result(u64::MAX).is_err());
+    }
+
+    /// Bytes for each of a million points.
+    #[test]
+    fn an_index_takes_what_its_largest_phase_does() {
+        let bytes = |dim: usize, detail: Detail, boxes: bool| {
+            let how = OnCpu { threads: 2, narrow: None, boxes, unit: 4096 };
+            index_bytes(&summary(1_000_000, dim, 1.0), &detail, &how) / 1_000_000
+        };
+        let directory = directory::Shape { dims: vec![0, 1], fanout: 16 };
+        assert_eq!(bytes(2, Detail::Directory(directory.clone()), true), 39);
+        assert_eq!(bytes(6, Detail::Directory(directory), true), 75);
+        assert_eq!(bytes(1, Detail::Ego(vec![0]), true), 20);
+        assert_eq!(bytes(6, Detail::Ego(vec![0]), true), 59);
+        assert_eq!(bytes(6, Detail::Brute, false), 52);
     }
 }

@@ -107,15 +107,15 @@ pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decis
     };
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let threads = host.threads;
+    let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
-        Question::Within(_) => (budget::index_bytes(summary), 0),
+        Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how), 0),
         Question::Nearest(nearest) => (
             knn::index_bytes(summary, chosen.strategy, threads),
             knn::search_bytes(summary, nearest.k, chosen.strategy, threads),
         ),
     };
-    let how = How::Cpu(OnCpu::new(asked.question, summary, &chosen, neighbors, threads));
-    let chosen = (chosen, named);
+    let (chosen, how) = ((chosen, named), How::Cpu(how));
     let index = index + search;
     let mut decision = decision(asked, summary, host, chosen, alternatives, expected, index, how);
     decision.search_bytes = search;

@@ -275,6 +275,27 @@ fn an_index_beyond_the_limit() {
 }
 
 #[test]
+fn an_index_stays_within_what_it_asks_for() {
+    for (data, dim, eps) in
+        [(Data::Uniform, 2, 1.0), (Data::Uniform, 6, 20.0), (Data::Clustered, 3, 0.1)]
+    {
+        let points = data.points::<f64>(20_000, dim, 1);
+        let points = points.as_points();
+        for &strategy in Strategy::EPSILON {
+            let join = EpsJoin::new(eps).strategy(strategy).device(Device::Cpu);
+            for plan in [join.plan_self(&points).unwrap(), join.plan(&points, &points).unwrap()] {
+                let built = plan.run(&mut Degrees::new()).unwrap().index_bytes;
+                let asked = plan.index_bytes();
+                assert!(
+                    (built..6 * built).contains(&asked),
+                    "{strategy} {dim}: {built} of {asked}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_result_beyond_the_limit() {
     let points = equal_points();
     let points = points.as_points();
