@@ -95,10 +95,13 @@ pub(crate) fn allocate<T: Coordinate>(
     if points > MAX_POINTS {
         return Err(refused(nearjoin::Error::TooManyPoints { points }));
     }
-    let len = points
-        .checked_mul(dimension)
-        .ok_or_else(|| refused(nearjoin::Error::OutOfMemory { bytes: usize::MAX }))?;
+    let len = points.checked_mul(dimension).ok_or_else(|| no_memory(file, usize::MAX))?;
     Buffer::zeroed(len).map_err(refused)
+}
+
+/// The system refused memory for the points of a file.
+pub(crate) fn no_memory(file: &str, bytes: usize) -> Error {
+    Error::Points { file: file.to_owned(), source: nearjoin::Error::OutOfMemory { bytes } }
 }
 
 pub(crate) fn check_dimension(file: &str, dimension: usize) -> Result<()> {

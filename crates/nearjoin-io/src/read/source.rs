@@ -115,7 +115,7 @@ impl<'a> Input<'a> {
         self.data.read_into(offset, out).map_err(|source| self.unreadable(source))
     }
 
-    fn unreadable(&self, source: io::Error) -> Error {
+    pub(crate) fn unreadable(&self, source: io::Error) -> Error {
         Error::Io { file: self.name.clone(), doing: "read", source }
     }
 }
@@ -155,7 +155,7 @@ impl Data {
         match self {
             Data::Bytes(bytes) => Ok(bytes.slice(offset as usize..offset as usize + len)),
             Data::File(..) => {
-                let mut part = Reused::new(len);
+                let mut part = Reused::new(len)?;
                 self.read_into(offset, &mut part.memory[..len])?;
                 Ok(Bytes::from_owner(part))
             }
@@ -199,16 +199,23 @@ thread_local! {
 }
 
 impl Reused {
-    fn new(len: usize) -> Self {
+    fn new(len: usize) -> io::Result<Self> {
         let mut memory = match len {
             KEPT_FROM..=KEPT_SIZE => KEEP.with_borrow_mut(Vec::pop).unwrap_or_default(),
             _ => Vec::new(),
         };
-        if memory.len() < len {
-            memory.resize(len, 0);
-        }
-        Reused { memory, len }
+        lengthen(&mut memory, len)?;
+        Ok(Reused { memory, len })
     }
+}
+
+/// Makes memory at least so long.
+pub(crate) fn lengthen(memory: &mut Vec<u8>, len: usize) -> io::Result<()> {
+    if memory.len() < len {
+        memory.try_reserve_exact(len - memory.len())?;
+        memory.resize(len, 0);
+    }
+    Ok(())
 }
 
 impl AsRef<[u8]> for Reused {

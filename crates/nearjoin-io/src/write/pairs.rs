@@ -102,9 +102,10 @@ impl<T: Scalar> PairWriter<T> {
         let PairColumns { left, right, rank, distances, half, memory, threads } = columns;
         let mut styles = Vec::new();
         let mut fields = Vec::new();
-        // What a pair takes: as it was handed in, as columns, and encoded.
+        // What a pair takes: as it was handed in, at worst as the only one of its point, as
+        // columns, and encoded.
         let scalar = if distances { size_of::<T>() } else { 0 };
-        let mut row_bytes = size_of::<u32>() + scalar;
+        let mut row_bytes = size_of::<Run>() + size_of::<u32>() + scalar;
         let mut names = Vec::new();
         for (ids, name) in [(left, "left"), (right, "right")] {
             let ids = ids.map(|ids| plain(ids, name, format, &target)).transpose()?;
@@ -208,6 +209,9 @@ impl<T: Scalar> PairWriter<T> {
             while at < row_end {
                 let room = self.most - self.filling.neighbors.len() - (at - copied);
                 let step = room.min(row_end - at);
+                if self.filling.runs.try_reserve(1).is_err() {
+                    return Err(no_memory());
+                }
                 self.filling.runs.push(Run {
                     query: query(row),
                     before: (at - row_begin) as u32,
@@ -215,22 +219,29 @@ impl<T: Scalar> PairWriter<T> {
                 });
                 at += step;
                 if step == room {
-                    self.copy(copied..at, ids, distances);
+                    self.copy(copied..at, ids, distances)?;
                     copied = at;
                     self.send()?;
                 }
             }
         }
-        self.copy(copied..at, ids, distances);
-        Ok(())
+        self.copy(copied..at, ids, distances)
     }
 
-    fn copy(&mut self, range: core::ops::Range<usize>, ids: &[u32], distances: Option<&[T]>) {
-        self.pairs += range.len() as u64;
-        self.filling.neighbors.extend_from_slice(&ids[range.clone()]);
-        if let Some(distances) = distances {
-            self.filling.distances.extend_from_slice(&distances[range]);
+    fn copy(
+        &mut self,
+        range: core::ops::Range<usize>,
+        ids: &[u32],
+        distances: Option<&[T]>,
+    ) -> Result<()> {
+        fn append<V: Copy>(to: &mut Vec<V>, values: &[V]) -> Result<()> {
+            to.try_reserve(values.len()).map_err(|_| no_memory())?;
+            to.extend_from_slice(values);
+            Ok(())
         }
+        self.pairs += range.len() as u64;
+        append(&mut self.filling.neighbors, &ids[range.clone()])?;
+        distances.map_or(Ok(()), |all| append(&mut self.filling.distances, &all[range]))
     }
 
     /// Queues what was filled.
@@ -245,9 +256,9 @@ impl<T: Scalar> PairWriter<T> {
             None => Pairs {
                 names: Arc::clone(&self.filling.names),
                 runs: Vec::new(),
-                neighbors: Vec::with_capacity(self.most),
+                neighbors: with_capacity(self.most)?,
                 distances: match self.filling.with_distances {
-                    true => Vec::with_capacity(self.most),
+                    true => with_capacity(self.most)?,
                     false => Vec::new(),
                 },
                 ..self.filling
@@ -267,6 +278,16 @@ impl<T: Scalar> PairWriter<T> {
         let bytes = self.table.finish()?;
         Ok(Written { pairs: self.pairs, bytes })
     }
+}
+
+fn with_capacity<V>(len: usize) -> Result<Vec<V>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(len).map_err(|_| no_memory())?;
+    Ok(room)
+}
+
+fn no_memory() -> Error {
+    super::target::refused("the result", "written", std::io::ErrorKind::OutOfMemory.into())
 }
 
 /// A batch of pairs as they were handed in.

@@ -50,6 +50,15 @@ impl TableFormat {
             TableFormat::Csv => 1 << 16,
         }
     }
+
+    /// What an encoder takes whatever the size of its batch: for Parquet, pages in the making and
+    /// a compressor.
+    fn encoder_bytes(self) -> usize {
+        match self {
+            TableFormat::Parquet => 4 << 20,
+            TableFormat::Arrow | TableFormat::Csv => 1 << 16,
+        }
+    }
 }
 
 impl From<TableFormat> for OutputFormat {
@@ -90,6 +99,9 @@ impl Sizes {
             n => n,
         };
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        // Encoders may have half of it for themselves.
+        let threads = threads.min(memory / 2 / format.encoder_bytes()).max(1);
+        let memory = memory.saturating_sub(threads * format.encoder_bytes());
         // One more batch than are in flight is being filled.
         let most = memory / row_bytes.max(1) / (FEWEST + 1);
         let rows = format.batch_rows().min(most).max(1 << 10);
@@ -170,7 +182,7 @@ mod tests {
         assert_eq!(sizes(1 << 30), Sizes { threads: 2, rows: 1 << 20, batches: 4 });
         let small = sizes(64 << 20);
         assert!(small.rows < 1 << 20 && small.rows * 40 * (small.batches + 1) <= 64 << 20);
-        assert_eq!(sizes(0), Sizes { threads: 2, rows: 1 << 10, batches: 1 });
+        assert_eq!(sizes(0), Sizes { threads: 1, rows: 1 << 10, batches: 1 });
         let many = Sizes::within(TableFormat::Csv, 3, 100, 64, 1 << 40);
         assert_eq!(many, Sizes { threads: 64, rows: 1 << 16, batches: 67 });
     }

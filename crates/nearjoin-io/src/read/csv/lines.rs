@@ -15,7 +15,7 @@ use crate::read::csv::ids::Ids;
 use crate::read::in_order;
 use crate::read::number::Coordinate;
 use crate::read::points::allocate;
-use crate::read::source::{Data, Input};
+use crate::read::source::{Data, Input, lengthen};
 
 /// Bytes that a thread counts or parses at a time.
 const PIECE: u64 = 1 << 20;
@@ -131,9 +131,7 @@ fn with_text<R>(
         Data::Bytes(bytes) => work(&bytes[from as usize..to as usize]),
         Data::File(..) => {
             let mut text = TEXT.take();
-            if text.len() < length {
-                text.resize(length, 0);
-            }
+            lengthen(&mut text, length).map_err(|source| input.unreadable(source))?;
             input.read_into(from, &mut text[..length])?;
             let result = work(&text[..length]);
             if text.len() <= 4 * PIECE as usize {

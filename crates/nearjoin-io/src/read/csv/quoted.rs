@@ -8,6 +8,7 @@ use crate::read::csv::field::{Fields, Position, parse};
 use crate::read::csv::ids::Ids;
 use crate::read::csv::record::{Record, Scan, blank_line};
 use crate::read::number::Coordinate;
+use crate::read::points::no_memory;
 use crate::read::source::Input;
 
 /// Text in memory at a time, and more while a record needs it.
@@ -83,6 +84,10 @@ impl<T: Coordinate> Rows<'_, T> {
             ));
         }
         let start = self.coordinates.len();
+        if self.coordinates.try_reserve(fields.dimension()).is_err() {
+            let bytes = size_of_val(&self.coordinates[..]);
+            return Err(no_memory(&fields.file, bytes));
+        }
         self.coordinates.resize(start + fields.dimension(), T::ZERO);
         for (field, coordinate) in fields.coordinate.iter().enumerate() {
             if let Some(coordinate) = coordinate {
