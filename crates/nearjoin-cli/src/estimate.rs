@@ -20,7 +20,7 @@ pub(crate) fn run(args: &args::Estimate) -> Result {
             "--neighbors {wrong}: it must be a number more than 0"
         )));
     }
-    options::use_threads(args.threads);
+    options::use_threads(args.threads)?;
     let board = Board::default();
     interrupt::watch(&board.monitor);
     let shown = Shown::new(&board, When::Auto, args.quiet, false);

@@ -9,16 +9,14 @@ use nearjoin_io::{DType, Loaded};
 use crate::failure::{Failure, Result, Side, say, tell};
 use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
+use crate::memory::Memory;
 use crate::number;
-use crate::options::{self, Bytes, Output};
+use crate::options::{self, Output};
 use crate::output::{self, Job, Opened};
 use crate::planner::Planner;
 use crate::progress::{Board, Shown};
 use crate::question::Asked;
 use crate::telling::{self, About, Timeline};
-
-/// What a writer of pairs may use, if the memory limit leaves it as much.
-const WRITER_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn run(asked: Asked<'_>) -> Result {
     let output = Output::new(asked.output, asked.input)?;
@@ -27,11 +25,10 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
     let telling = asked.telling;
     check(&asked, &output)?;
 
-    options::use_threads(asked.engine.threads);
+    let threads = options::use_threads(asked.engine.threads)?;
     let board = Board::default();
     interrupt::watch(&board.monitor);
-    let writer_memory = writer_memory(&asked, &output);
-    let planner = Planner::new(&asked, &board.monitor, writer_memory);
+    let planner = Planner::new(&asked, &board.monitor, threads);
     planner.check()?;
 
     // Every file that will be written is opened first: what cannot be written is known
@@ -48,7 +45,9 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
         sides.warn_of_angles();
     }
     check_ids(&asked, &output, &sides)?;
-    let run = Run { asked, output, planner, writer_memory, board: &board, sides: &sides };
+    let memory = Memory::new(asked.engine.memory_limit, &output, threads);
+    let planner = planner.within_memory(memory.join);
+    let run = Run { asked, output, planner, memory, threads, board: &board, sides: &sides };
     match sides.dtype() {
         DType::F32 => run.join::<f32>(opened, about, timeline, shown),
         DType::F64 => run.join::<f64>(opened, about, timeline, shown),
@@ -120,20 +119,13 @@ fn check_paths(asked: &Asked<'_>) -> Result {
     options::check_paths(&inputs, &outputs)
 }
 
-fn writer_memory(asked: &Asked<'_>, output: &Output) -> u64 {
-    match (output, asked.engine.memory_limit) {
-        (Output::Count, _) => 0,
-        (_, Some(Bytes(limit))) => WRITER_MEMORY.min(limit / 4),
-        (_, None) => WRITER_MEMORY,
-    }
-}
-
 /// A run whose points are loaded.
 pub(crate) struct Run<'a> {
     pub(crate) asked: Asked<'a>,
     pub(crate) output: Output,
     planner: Planner,
-    writer_memory: u64,
+    pub(crate) memory: Memory,
+    threads: usize,
     board: &'a Board,
     pub(crate) sides: &'a Sides,
 }
@@ -152,7 +144,7 @@ impl Run<'_> {
         timeline.mark("plan");
         let Some(opened) = opened else {
             drop(shown);
-            return say(telling::explanation(self, &plan));
+            return say(telling::explanation(self, &job, &plan));
         };
         let outcome = plan
             .check_memory()
@@ -177,15 +169,11 @@ impl Run<'_> {
 
     /// An error about memory, with what the limit was cut by.
     fn explained(&self, failure: Failure) -> Failure {
-        match (failure, self.asked.engine.memory_limit) {
-            (Failure::OverLimit(message), Some(limit)) if self.writer_memory > 0 => {
-                Failure::OverLimit(format!(
-                    "{message} (of --memory-limit {}, {} are kept for writing)",
-                    number::bytes(limit.0),
-                    number::bytes(self.writer_memory)
-                ))
+        match failure {
+            Failure::OverLimit(message) => {
+                Failure::OverLimit(format!("{message}{}", self.memory.explained()))
             }
-            (failure, _) => failure,
+            failure => failure,
         }
     }
 
@@ -204,11 +192,13 @@ impl Run<'_> {
                 rank: question.ranked(),
                 distances: question.distances(),
                 half: question.half(),
-                memory: self.writer_memory,
-                threads: self.asked.engine.threads.map_or(0, |threads| threads.0 as usize),
+                memory: self.memory.writer,
+                threads: self.threads,
             },
             sorted: self.asked.sorted,
             tally,
+            memory: self.memory,
+            quiet: self.asked.telling.quiet,
             board: self.board,
         })
     }

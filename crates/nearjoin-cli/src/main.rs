@@ -10,6 +10,7 @@ mod info;
 mod interrupt;
 mod join;
 mod load;
+mod memory;
 mod number;
 mod options;
 mod ordered;
@@ -35,6 +36,7 @@ use crate::args::{Cli, Command};
 use crate::question::Asked;
 
 fn main() -> ExitCode {
+    memory::limit_arenas();
     let cli = Cli::try_parse().unwrap_or_else(|error| failure::in_arguments(error).exit());
     let result = match cli.command {
         Command::Within(args) => join::run(Asked::from(&args)),

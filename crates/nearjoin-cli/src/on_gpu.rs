@@ -23,7 +23,7 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
     let asked = Asked::from(&args);
     asked.check_device().unwrap();
     let board = Board::default();
-    let planner = Planner::new(&asked, &Monitor::new(), 0).on(Arc::new(Simt::new()));
+    let planner = Planner::new(&asked, &Monitor::new(), 2).on(Arc::new(Simt::new()));
     planner.check().unwrap();
     let job = Job {
         planner: &planner,
@@ -40,6 +40,8 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
         },
         sorted: asked.sorted,
         tally,
+        memory: Memory::new(None, &Output::Count, 1),
+        quiet: true,
         board: &board,
     };
     let plan = job.plan().unwrap();

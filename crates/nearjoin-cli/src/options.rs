@@ -129,14 +129,15 @@ fn output_format(path: &Path) -> Result<OutputFormat> {
     }
 }
 
-/// Makes reading and sorting use as many threads as the join will. Wrong numbers are for the
-/// join to refuse.
-pub(crate) fn use_threads(threads: Option<Number>) {
-    if let Some(Number(threads @ 1..=1024)) = threads {
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads as usize);
-        // Only a second pool would be refused, and this is the first.
-        let _ = builder.build_global();
-    }
+/// Makes reading and sorting use as many threads as the join will, and tells how many: those that
+/// are wanted, or fewer where the system grants no more. Wrong numbers are for the join to refuse.
+pub(crate) fn use_threads(threads: Option<Number>) -> Result<usize> {
+    let wanted = threads.map(|Number(threads)| threads as usize);
+    let started = nearjoin::start_threads(wanted.filter(|threads| (1..=1024).contains(threads)))?;
+    Ok(match wanted {
+        Some(wrong @ (0 | 1025..)) => wrong,
+        _ => started,
+    })
 }
 
 /// Refuses to write one file twice, or over an input.

@@ -1,6 +1,7 @@
 //! Rows in the order of the left points: all at once where they fit the memory, else part by
 //! part, as many left points at a time as have neighbours that fit. One index serves all parts.
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
 use nearjoin::sink::{CsrSink, Degrees, Neighbors, Sink};
@@ -8,9 +9,11 @@ use nearjoin::{Indexed, Plan, Scalar, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{NpzCsr, NpzNeighbors, PairColumns, PairWriter, Target, Written};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, tell};
 use crate::load::Held;
+use crate::number;
 use crate::output::{Job, Outcome};
+use crate::progress::wipe;
 use crate::question::Question;
 use crate::rows::Rows;
 
@@ -33,14 +36,14 @@ impl<T: Held> Job<'_, T> {
         // What cannot be written is refused now; only a CSR needs to know its size.
         let place = self.place(format, target)?;
         let index = plan.index()?;
-        let room = plan.memory_limit().saturating_sub(index.bytes()).max(LEAST);
-        let cost = self.cost(plan);
-        // A sample may have missed some.
-        let margin = if self.planner.question.ranked() { 1.0 } else { 1.25 };
-        let pairs = plan.estimated_pairs() * margin;
-        let fits = pairs * cost.pair + cost.row * self.left.len() as f64 <= room as f64;
-        let fits = fits && (self.planner.question.ranked() || pairs * 4.0 <= PART as f64);
-        if fits && let Some(rows) = self.all_rows(&index, &mut outcome)? {
+        let in_parts = self.in_parts(plan, index.bytes());
+        if let Some(in_parts) = in_parts.as_ref().filter(|_| !self.quiet) {
+            wipe();
+            tell(format!("note: {in_parts}"));
+        }
+        if in_parts.is_none()
+            && let Some(rows) = self.all_rows(&index, &mut outcome)?
+        {
             let mut writer = self.writer(place, self.in_answer(rows.pairs()))?;
             self.write(&mut writer, 0, rows, &mut outcome)?;
             drop(index);
@@ -48,7 +51,7 @@ impl<T: Held> Job<'_, T> {
             return self.finish(writer, outcome, 1);
         }
 
-        let (parts, pairs) = self.parts(plan, &index, cost, room, &mut outcome)?;
+        let (parts, pairs) = self.parts(plan, &index, &mut outcome)?;
         let mut writer = self.writer(place, self.in_answer(pairs))?;
         for (number, part) in parts.iter().enumerate() {
             self.board.joining(1, Some((number + 1, parts.len())));
@@ -59,6 +62,23 @@ impl<T: Held> Job<'_, T> {
         drop(index);
         self.board.writing(&name);
         self.finish(writer, outcome, parts.len())
+    }
+
+    /// Whether the rows do not fit the memory at once, beside so many bytes of an index.
+    pub(crate) fn in_parts(&self, plan: &Plan<'_, T>, index: u64) -> Option<InParts> {
+        let (cost, room, rows) = (self.cost(plan), room(plan, index), self.left.len() as f64);
+        let ranked = self.planner.question.ranked();
+        // A sample may have missed some.
+        let pairs = plan.estimated_pairs() * if ranked { 1.0 } else { 1.25 };
+        let needed = pairs * cost.pair + rows * cost.row;
+        let too_large = !ranked && pairs * 4.0 > PART as f64;
+        if needed <= room as f64 && !too_large {
+            return None;
+        }
+        let of_part = if ranked { room as f64 } else { room_of_part(room, self.left.len()) };
+        let parts = ((needed + rows * cost.indexed_row) / of_part).ceil().clamp(2.0, rows.max(2.0));
+        let limit = (!too_large).then(|| self.memory.limit_for(index + needed as u64));
+        Some(InParts { parts: parts as u64, limit })
     }
 
     /// What a part takes beside the index.
@@ -121,20 +141,17 @@ impl<T: Held> Job<'_, T> {
         &self,
         plan: &Plan<'_, T>,
         index: &Indexed<'_, T>,
-        cost: Cost,
-        room: u64,
         outcome: &mut Outcome,
     ) -> Result<(Vec<Range<usize>>, u64)> {
+        let (cost, room) = (self.cost(plan), room(plan, index.bytes()));
         let of_row = |degree: u64| degree as f64 * cost.pair + cost.row + cost.indexed_row;
         Ok(match self.planner.question {
             Question::Within { .. } => {
                 let mut degrees = Degrees::new();
                 outcome.add(&index.run(&mut degrees)?);
                 let degrees = degrees.as_slice();
-                // The degrees stay in memory.
-                let room = (room as f64 - 8.0 * degrees.len() as f64).min(2.0 * PART as f64);
                 let costs = degrees.iter().map(|&degree| of_row(degree));
-                (parts(costs, room.max(LEAST as f64)), degrees.iter().sum())
+                (parts(costs, room_of_part(room, degrees.len())), degrees.iter().sum())
             }
             Question::Knn { .. } => {
                 let (pairs, rows) = (plan.estimated_pairs(), self.left.len());
@@ -184,6 +201,40 @@ impl<T: Held> Job<'_, T> {
         let left = self.left.len() as u64;
         let right = self.right.map_or(left, |right| right.len() as u64);
         Ok(Ordered::Csr(NpzCsr::new(target, left, right, pairs, self.columns.distances)?))
+    }
+}
+
+/// Bytes that are left for rows beside an index.
+fn room<T: Held>(plan: &Plan<'_, T>, index: u64) -> u64 {
+    plan.memory_limit().saturating_sub(index).max(LEAST)
+}
+
+/// Bytes for a part within ε, of those left for rows: the degrees of all rows stay in memory.
+fn room_of_part(room: u64, rows: usize) -> f64 {
+    (room as f64 - 8.0 * rows as f64).min(2.0 * PART as f64).max(LEAST as f64)
+}
+
+/// That the rows of an answer in order do not fit the memory at once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InParts {
+    /// In how many parts they are found, by estimate.
+    parts: u64,
+    /// The memory limit that would do without, if one would.
+    limit: Option<u64>,
+}
+
+impl Display for InParts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let parts = number::count(self.parts);
+        write!(f, "rows in order are found in about {parts} parts, ")?;
+        match self.limit {
+            Some(limit) => write!(
+                f,
+                "since they do not fit the memory at once: --memory-limit {}MiB would do without",
+                limit.div_ceil(1 << 20)
+            ),
+            None => write!(f, "each of {} at the most", number::bytes(2 * PART)),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 use crate::failure::{Failure, Result, say};
 use crate::interrupt::{self, Written};
 use crate::load::Held;
+use crate::memory::Memory;
 use crate::options::{Output, Place};
 use crate::ordered::Ordered;
 use crate::planner::Planner;
@@ -31,6 +32,9 @@ pub(crate) struct Job<'a, T> {
     pub(crate) sorted: bool,
     /// Whether something is to be noted of each point beside the answer.
     pub(crate) tally: bool,
+    pub(crate) memory: Memory,
+    /// Whether nothing is said on the way.
+    pub(crate) quiet: bool,
     pub(crate) board: &'a Board,
 }
 
@@ -96,11 +100,16 @@ impl<'a, T: Held> Job<'a, T> {
         match opened {
             Opened::Count => self.count(plan),
             Opened::Degrees { target, format } => self.degrees(plan, format, target),
-            Opened::Pairs { target, format, .. } if self.sorted || format == OutputFormat::Npz => {
+            Opened::Pairs { target, format, .. } if self.is_in_order(format) => {
                 self.in_order(plan, format, target)
             }
             Opened::Pairs { target, format, .. } => self.as_found(plan, format, target),
         }
+    }
+
+    /// Whether rows come in the order of the left points.
+    pub(crate) fn is_in_order(&self, format: OutputFormat) -> bool {
+        self.sorted || format == OutputFormat::Npz
     }
 
     fn count(&self, plan: &Plan<'_, T>) -> Result<Outcome> {

@@ -20,14 +20,14 @@ pub(crate) struct Planner {
     strategy: Strategy,
     removal: DuplicateRemoval,
     gpu: GpuOptions,
-    threads: Option<usize>,
+    threads: usize,
     memory_limit: Option<u64>,
     monitor: Monitor,
 }
 
 impl Planner {
-    /// `kept`: bytes of the memory limit that are not for the join.
-    pub(crate) fn new(asked: &Asked<'_>, monitor: &Monitor, kept: u64) -> Self {
+    /// With so many threads.
+    pub(crate) fn new(asked: &Asked<'_>, monitor: &Monitor, threads: usize) -> Self {
         let engine = asked.engine;
         Planner {
             question: asked.question,
@@ -37,28 +37,31 @@ impl Planner {
             strategy: asked.strategy,
             removal: asked.removal,
             gpu: asked.gpu_options(),
-            threads: engine.threads.map(|threads| threads.0 as usize),
-            memory_limit: engine.memory_limit.map(|Bytes(limit)| limit - kept),
+            threads,
+            memory_limit: engine.memory_limit.map(|Bytes(limit)| limit),
             monitor: monitor.clone(),
         }
     }
 
     /// A join with the options that both have.
     fn configured<Q: Copy + Into<nearjoin::Question>>(&self, join: Join<Q>) -> Join<Q> {
-        let mut join = join
+        let join = join
             .metric(self.metric)
             .device(self.device)
             .strategy(self.strategy)
             .include_self(self.include_self)
             .gpu(self.gpu.clone())
+            .threads(self.threads)
             .monitor(&self.monitor);
-        if let Some(threads) = self.threads {
-            join = join.threads(threads);
+        match self.memory_limit {
+            Some(limit) => join.memory_limit(limit),
+            None => join,
         }
-        if let Some(limit) = self.memory_limit {
-            join = join.memory_limit(limit);
-        }
-        join
+    }
+
+    /// The same within so much memory beside the points.
+    pub(crate) fn within_memory(self, limit: Option<u64>) -> Self {
+        Planner { memory_limit: limit, ..self }
     }
 
     fn within(&self, eps: f64) -> EpsJoin {

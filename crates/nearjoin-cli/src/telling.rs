@@ -70,7 +70,7 @@ impl Timeline {
 }
 
 /// The plan in words, with what the program adds to the engine's.
-pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String {
+pub(crate) fn explanation<T: Held>(run: &Run<'_>, job: &Job<'_, T>, plan: &Plan<'_, T>) -> String {
     let question = run.asked.question;
     let answer = match &run.output {
         Output::Count => "a count".to_string(),
@@ -97,7 +97,10 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> String 
         Ok(()) => String::new(),
         Err(error) => format!("\nthis will fail: {error}"),
     };
-    format!("{}{plan}\noutput: {answer}{fits}", read.concat())
+    let in_order = matches!(&run.output, Output::Pairs(place) if job.is_in_order(place.format()));
+    let in_parts = job.in_parts(plan, plan.index_bytes()).filter(|_| in_order);
+    let in_parts = in_parts.map_or(String::new(), |in_parts| format!("\n{in_parts}"));
+    format!("{}{plan}\noutput: {answer}{in_parts}{fits}", read.concat())
 }
 
 /// `2,000,000 points`, or `5,000 × 8,000 points`.

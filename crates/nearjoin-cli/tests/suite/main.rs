@@ -7,5 +7,6 @@ mod driver;
 mod ending;
 mod formats;
 mod knn;
+mod memory;
 mod program;
 mod usage;
