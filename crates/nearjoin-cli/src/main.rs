@@ -1,5 +1,7 @@
 //! The command-line program: arguments → options → run → report.
 
+#[cfg(unix)]
+mod allocator;
 mod args;
 mod demo;
 mod documents;

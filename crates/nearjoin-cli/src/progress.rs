@@ -256,11 +256,19 @@ pub(crate) fn tell_above(text: impl Display) {
     let _ = writeln!(stderr, "{wipe}{text}");
 }
 
+/// What takes the line away.
+pub(crate) const WIPE: &str = "\r\x1b[K";
+
+/// Whether there is a line.
+pub(crate) fn drawn() -> bool {
+    DRAWN.load(Relaxed)
+}
+
 /// Takes the line away, if there is one.
 pub(crate) fn wipe() {
     if DRAWN.swap(false, Relaxed) {
         let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+        let _ = write!(stderr, "{WIPE}").and_then(|()| stderr.flush());
     }
 }
 

@@ -144,7 +144,17 @@ fn a_kill_leaves_nothing_under_the_final_name() {
     let mut child = long_join(&folder, WITHIN, "o.parquet");
     signal(&child, "-KILL");
     child.wait().unwrap();
-    assert!(!folder.names().contains(&"o.parquet".to_string()), "{:?}", folder.names());
+    let left = folder.names();
+    assert_eq!(left, [".o.parquet.0.partial", "p.npy"]);
+    // The next run that writes this name removes what was left, and keeps what is in use.
+    let mut running = long_join(&folder, WITHIN, "o.parquet");
+    assert_eq!(folder.names(), left);
+    folder.nearjoin("within p.npy --eps 0.01 -q -o o.parquet");
+    assert_eq!(folder.names(), [".o.parquet.0.partial", "o.parquet", "p.npy"]);
+    signal(&running, "-KILL");
+    running.wait().unwrap();
+    folder.nearjoin("within p.npy --eps 0.01 -q -o o.parquet");
+    assert_eq!(folder.names(), ["o.parquet", "p.npy"]);
     // A name that was there keeps what it held.
     folder.write("o.parquet", "as it was");
     let mut child = long_join(&folder, WITHIN, "o.parquet");
@@ -186,4 +196,30 @@ fn a_disk_that_is_full_is_one_error() {
         assert_eq!(ran.errors.lines().count(), 1, "{}", ran.errors);
         assert_eq!(folder.names(), ["p.npy"], "{output}");
     }
+}
+
+/// Wherever the memory ends, the run ends with a sentence or with its answer.
+#[test]
+fn refused_memory_is_one_error() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 2e5 -d 2 --seed 1 -q -o p.npy");
+    let program = env!("CARGO_BIN_EXE_nearjoin");
+    let join = format!("'{program}' within p.npy --eps 0.3 --device cpu --threads 2 -q -o o.csv");
+    let mut refused = 0;
+    for megabytes in [110, 140, 170, 200, 250, 300, 400] {
+        let script = format!("ulimit -v {}; exec {join}", megabytes * 1000);
+        let mut bash = Command::new("bash");
+        let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
+        match ran.code {
+            Some(0) => std::fs::remove_file(folder.path("o.csv")).unwrap(),
+            code => {
+                assert_eq!(code, Some(1), "{megabytes}: {}", ran.errors);
+                assert!(ran.errors.starts_with("error: "), "{megabytes}: {}", ran.errors);
+                assert_eq!(ran.errors.lines().count(), 1, "{megabytes}: {}", ran.errors);
+                refused += u32::from(ran.errors.contains("the system refused"));
+            }
+        }
+        assert_eq!(folder.names(), ["p.npy"], "{megabytes}");
+    }
+    assert!(refused > 0);
 }

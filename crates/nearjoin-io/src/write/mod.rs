@@ -19,13 +19,15 @@ mod pipeline;
 mod points;
 mod table;
 mod target;
+mod unfinished;
 
 pub use degrees::write_degrees;
 pub use ids::check_ids;
 pub use npz::{NpzCsr, NpzNeighbors};
 pub use pairs::{PairColumns, PairWriter};
 pub use points::write_points;
-pub use target::{Target, remove_unfinished};
+pub use target::Target;
+pub use unfinished::{remove_unfinished, remove_unfinished_by};
 
 /// What a finished file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

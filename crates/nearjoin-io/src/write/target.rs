@@ -3,14 +3,11 @@
 //! What is written goes to a temporary file beside the final one, which takes its place
 //! only when it is complete: an error, a panic or a signal leaves the old file, or none.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::{Mutex, MutexGuard};
 
+use super::unfinished::Unfinished;
 use crate::error::{Error, Result};
 use crate::quote;
 
@@ -80,7 +77,7 @@ impl Target {
     /// leaves all of it or nothing.
     ///
     /// # Errors
-    /// If the system refuses, or after [`remove_unfinished`].
+    /// If the system refuses, or after [`remove_unfinished`](super::remove_unfinished).
     pub fn commit(self) -> Result<u64> {
         let Target { name, place, length, .. } = self;
         let committed = match place {
@@ -200,149 +197,4 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     }
     // A link that leads back to itself; the system says so.
     fs::canonicalize(path)
-}
-
-/// A temporary file, removed when it is dropped.
-struct Unfinished {
-    file: File,
-    path: PathBuf,
-    number: u64,
-}
-
-impl Unfinished {
-    /// With the permissions of the file that it will replace.
-    fn create(path: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
-        let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
-        };
-        // The lock is held until the file is listed: a removal comes before or after.
-        let mut registry = registry();
-        registry.refuse_if_removed()?;
-        loop {
-            let number = registry.next;
-            registry.next += 1;
-            let partial = path.with_file_name(partial_name(&name, number));
-            match OpenOptions::new().write(true).create_new(true).open(&partial) {
-                Ok(file) => {
-                    registry.files.insert(number, partial);
-                    drop(registry);
-                    let unfinished = Unfinished { file, path, number };
-                    if let Some(permissions) = permissions {
-                        unfinished.set_permissions(permissions)?;
-                    }
-                    return Ok(unfinished);
-                }
-                // Left by a process of the same number that was killed.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(no_folder(&path).unwrap_or(e)),
-            }
-        }
-    }
-
-    fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
-        // Some file systems have one mode for all files, and refuse to set even that.
-        match self.file.metadata()?.permissions() == permissions {
-            true => Ok(()),
-            false => self.file.set_permissions(permissions),
-        }
-    }
-
-    fn commit(self) -> io::Result<()> {
-        // Before the new name: else a crash may leave the name with half a file.
-        self.file.sync_all()?;
-        let mut registry = registry();
-        registry.refuse_if_removed()?;
-        if let Some(partial) = registry.files.get(&self.number) {
-            fs::rename(partial, &self.path)?;
-            registry.files.remove(&self.number);
-        }
-        Ok(())
-    }
-}
-
-/// A name beside `name`, of a length that file systems take.
-fn partial_name(name: &str, number: u64) -> String {
-    const LONGEST: usize = 255;
-    let end = format!(".{}-{number}.partial", process::id());
-    let mut length = name.len().min(LONGEST - 1 - end.len());
-    while !name.is_char_boundary(length) {
-        length -= 1;
-    }
-    format!(".{}{end}", &name[..length])
-}
-
-/// The error for a file whose folder is missing.
-fn no_folder(path: &Path) -> Option<io::Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    match fs::metadata(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let problem = format!("there is no folder {}", quote::path(folder));
-            Some(io::Error::new(io::ErrorKind::NotFound, problem))
-        }
-        _ => None,
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(partial) = registry().files.remove(&self.number) {
-            // Nobody could do anything about a failure.
-            let _ = fs::remove_file(partial);
-        }
-    }
-}
-
-impl fmt::Debug for Unfinished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Unfinished").field(&self.path).finish()
-    }
-}
-
-/// The temporary files of this process.
-struct Registry {
-    files: BTreeMap<u64, PathBuf>,
-    next: u64,
-    removed: bool,
-}
-
-static REGISTRY: Mutex<Registry> =
-    Mutex::new(Registry { files: BTreeMap::new(), next: 0, removed: false });
-
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-impl Registry {
-    fn refuse_if_removed(&self) -> io::Result<()> {
-        match self.removed {
-            true => Err(io::Error::new(io::ErrorKind::Interrupted, "the program was interrupted")),
-            false => Ok(()),
-        }
-    }
-}
-
-/// Removes the temporary files of all targets of this process, and lets no target be made
-/// or committed afterwards: for a program that is about to end on a signal.
-///
-/// A file whose commit is under way is either complete under its name or gone.
-pub fn remove_unfinished() {
-    let mut registry = registry();
-    registry.removed = true;
-    for partial in core::mem::take(&mut registry.files).into_values() {
-        let _ = fs::remove_file(partial);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partial_names_are_never_too_long() {
-        assert_eq!(partial_name("a.csv", 7), format!(".a.csv.{}-7.partial", process::id()));
-        for name in ["a".repeat(255), "ü".repeat(127), format!("a{}", "ü".repeat(127))] {
-            let partial = partial_name(&name, u64::MAX);
-            assert!(partial.len() <= 255 && partial.len() >= 253, "{partial}");
-        }
-    }
 }

@@ -287,6 +287,34 @@ fn removal() {
     assert!(Target::create(folder.join("after")).is_err());
 }
 
+/// Files of other processes, as this one sees them: some are locked.
+#[cfg(unix)]
+#[test]
+fn abandoned_files_go_and_live_ones_stay() {
+    let folder = Folder::new();
+    for number in 0..5 {
+        fs::write(folder.file(&format!(".out.{number}.partial")), "left").unwrap();
+    }
+    fs::write(folder.file(".other.0.partial"), "left").unwrap();
+    let alive = fs::File::open(folder.file(".out.0.partial")).unwrap();
+    alive.lock().unwrap();
+    let also_alive = fs::File::open(folder.file(".out.3.partial")).unwrap();
+    also_alive.lock().unwrap();
+    let first = Target::create(folder.file("out")).unwrap();
+    let live = [".other.0.partial", ".out.0.partial", ".out.1.partial", ".out.3.partial"];
+    assert_eq!(folder.files(), live);
+    // Within a process too.
+    let second = Target::create(folder.file("out")).unwrap();
+    assert_eq!(folder.files().len(), 5);
+    first.commit().unwrap();
+    drop(second);
+    assert_eq!(folder.files(), [live[0], live[1], live[3], "out"]);
+    assert_eq!(fs::read(folder.file(".out.0.partial")).unwrap(), b"left");
+    drop((alive, also_alive));
+    Target::create(folder.file("out")).unwrap().commit().unwrap();
+    assert_eq!(folder.files(), [".other.0.partial", "out"]);
+}
+
 #[test]
 fn a_closed_pipe_is_told_as_such() {
     let folder = Folder::new();

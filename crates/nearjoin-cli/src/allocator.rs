@@ -1,0 +1,138 @@
+//! The program's allocator: the system's, with a last sentence for when it refuses.
+//!
+//! Nearly all code here, and in the crates that it uses, takes for granted that small memory is
+//! there; where it is not, Rust aborts. Instead the program says what it was refused, removes
+//! its unfinished files and ends with exit code 1. That holds for every refusal, also where the
+//! caller could have gone on (`try_reserve`): the engine's large arrays are mapped and do not
+//! come this way, so what is refused here is what nothing can be done without.
+//!
+//! On the way to its end the program allocates nothing.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::progress;
+
+#[global_allocator]
+static ALLOCATOR: NeverNull = NeverNull;
+
+struct NeverNull;
+
+// SAFETY: every call goes to the system's allocator as it came, and what that returns is
+// returned, or the process ends: so what `System` promises holds.
+unsafe impl GlobalAlloc for NeverNull {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises what `alloc` asks for.
+        granted(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises what `alloc_zeroed` asks for.
+        granted(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises what `realloc` asks for.
+        granted(unsafe { System.realloc(memory, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises what `dealloc` asks for.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+fn granted(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() {
+        refused(bytes);
+    }
+    memory
+}
+
+/// Ends the program. Of several threads that are refused at once, the first does it.
+#[cold]
+fn refused(bytes: usize) -> ! {
+    static ENDING: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: it only tells which thread this is.
+    let me = unsafe { libc::pthread_self() } as usize;
+    match ENDING.compare_exchange(0, me, SeqCst, SeqCst) {
+        Ok(_) => {
+            nearjoin_io::write::remove_unfinished_by(unlink);
+            say(bytes);
+        }
+        // The end itself allocated, which it should not: better mute than stuck.
+        Err(ending) if ending == me => {}
+        Err(_) => loop {
+            // The thread that ends the program waits for nobody for longer than a moment.
+            // SAFETY: it only waits.
+            unsafe { libc::pause() };
+        },
+    }
+    // SAFETY: it ends the process, and runs nothing that might want memory before.
+    unsafe { libc::_exit(1) }
+}
+
+fn unlink(path: &Path) {
+    // What is longer cannot have been opened.
+    let mut text = [0u8; libc::PATH_MAX as usize + 1];
+    let path = path.as_os_str().as_bytes();
+    let Some(name) = text.get_mut(..path.len()).filter(|name| name.len() < libc::PATH_MAX as usize)
+    else {
+        return;
+    };
+    name.copy_from_slice(path);
+    // SAFETY: the text ends in a zero, which the path has not reached.
+    unsafe { libc::unlink(text.as_ptr().cast()) };
+}
+
+fn say(bytes: usize) {
+    let mut line = Line { text: [0; 512], length: 0 };
+    let wipe = if progress::drawn() { progress::WIPE } else { "" };
+    // What does not fit is cut off.
+    let _ = writeln!(
+        line,
+        "{wipe}error: the system refused {} of memory: raise the limit of the shell, the container \
+         or the batch queue, or let the join take less: lower --memory-limit, or write a table \
+         without --sorted, which streams",
+        Size(bytes)
+    );
+    let mut standard_error = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    // A full pipe that nobody reads would keep the program for ever.
+    const MOMENT: libc::c_int = 600;
+    // SAFETY: one valid structure, and as many valid bytes as are told.
+    unsafe {
+        if libc::poll(&mut standard_error, 1, MOMENT) == 1 {
+            libc::write(2, line.text.as_ptr().cast(), line.length);
+        }
+    }
+}
+
+/// Text that is gathered without an allocation.
+struct Line {
+    text: [u8; 512],
+    length: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.text.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+struct Size(usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes < 1 << 20 => write!(f, "{bytes} bytes"),
+            bytes => write!(f, "{} MiB", bytes.div_ceil(1 << 20)),
+        }
+    }
+}
