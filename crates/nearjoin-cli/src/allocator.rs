@@ -4,18 +4,16 @@
 //! there; where it is not, Rust aborts. Instead the program says what it was refused, removes
 //! its unfinished files and ends with exit code 1. That holds for every refusal, also where the
 //! caller could have gone on (`try_reserve`): the engine's large arrays are mapped and do not
-//! come this way, so what is refused here is what nothing can be done without.
+//! come this way, so what is refused here is what little can be done without.
 //!
 //! On the way to its end the program allocates nothing.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::progress;
+use crate::{bare, progress};
 
 #[global_allocator]
 static ALLOCATOR: NeverNull = NeverNull;
@@ -57,58 +55,32 @@ fn granted(memory: *mut u8, bytes: usize) -> *mut u8 {
 #[cold]
 fn refused(bytes: usize) -> ! {
     static ENDING: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: it only tells which thread this is.
-    let me = unsafe { libc::pthread_self() } as usize;
+    let me = bare::thread();
     match ENDING.compare_exchange(0, me, SeqCst, SeqCst) {
         Ok(_) => {
-            nearjoin_io::write::remove_unfinished_by(unlink);
+            nearjoin_io::write::remove_unfinished_by(bare::unlink);
             say(bytes);
         }
         // The end itself allocated, which it should not: better mute than stuck.
         Err(ending) if ending == me => {}
-        Err(_) => loop {
-            // The thread that ends the program waits for nobody for longer than a moment.
-            // SAFETY: it only waits.
-            unsafe { libc::pause() };
-        },
+        // That thread waits for nobody for longer than a moment.
+        Err(_) => bare::wait_for_the_end(),
     }
-    // SAFETY: it ends the process, and runs nothing that might want memory before.
-    unsafe { libc::_exit(1) }
-}
-
-fn unlink(path: &Path) {
-    // What is longer cannot have been opened.
-    let mut text = [0u8; libc::PATH_MAX as usize + 1];
-    let path = path.as_os_str().as_bytes();
-    let Some(name) = text.get_mut(..path.len()).filter(|name| name.len() < libc::PATH_MAX as usize)
-    else {
-        return;
-    };
-    name.copy_from_slice(path);
-    // SAFETY: the text ends in a zero, which the path has not reached.
-    unsafe { libc::unlink(text.as_ptr().cast()) };
+    bare::exit(1)
 }
 
 fn say(bytes: usize) {
     let mut line = Line { text: [0; 512], length: 0 };
-    let wipe = if progress::drawn() { progress::WIPE } else { "" };
-    // What does not fit is cut off.
+    // What does not fit is left out.
     let _ = writeln!(
         line,
-        "{wipe}error: the system refused {} of memory: raise the limit of the shell, the container \
-         or the batch queue, or let the join take less: lower --memory-limit, or write a table \
+        "{}error: the system refused {} of memory: raise the limit of the shell, the container or \
+         the batch queue, or let the join take less: lower --memory-limit, or write a table \
          without --sorted, which streams",
+        progress::leave(),
         Size(bytes)
     );
-    let mut standard_error = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
-    // A full pipe that nobody reads would keep the program for ever.
-    const MOMENT: libc::c_int = 600;
-    // SAFETY: one valid structure, and as many valid bytes as are told.
-    unsafe {
-        if libc::poll(&mut standard_error, 1, MOMENT) == 1 {
-            libc::write(2, line.text.as_ptr().cast(), line.length);
-        }
-    }
+    bare::say(&line.text[..line.length]);
 }
 
 /// Text that is gathered without an allocation.

@@ -9,6 +9,7 @@ use crate::args::{self, Shape};
 use crate::failure::{Failure, Result, say};
 use crate::generate;
 use crate::number;
+use crate::options;
 use crate::plot;
 use crate::report::{Extent, Histogram};
 use crate::system;
@@ -22,6 +23,7 @@ pub(crate) fn run(args: &args::Demo) -> Result {
     if !(100..=50_000_000).contains(&args.n.0) {
         return Err(Failure::usage(format!("-n {}: it must be 100 to 50,000,000", args.n.0)));
     }
+    options::use_threads(None)?;
     let n = args.n.0 as usize;
     let (width, _) = system::terminal();
     let width = width.clamp(40, 80);

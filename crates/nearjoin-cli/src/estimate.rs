@@ -22,7 +22,7 @@ pub(crate) fn run(args: &args::Estimate) -> Result {
     }
     options::use_threads(args.threads)?;
     let board = Board::default();
-    interrupt::watch(&board.monitor);
+    interrupt::watch(&board.monitor)?;
     let shown = Shown::new(&board, When::Auto, args.quiet, false);
     let sides = Sides::load(&sources, &board)?;
     if !args.quiet {

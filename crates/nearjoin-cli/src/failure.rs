@@ -8,10 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use nearjoin::Needs;
 use nearjoin_io::{Remedy, quote};
 
-use crate::number;
-
-/// The exit code of a run that was interrupted.
-pub(crate) const INTERRUPTED: u8 = 130;
+use crate::{interrupt, number};
 
 /// Why a run did not end well.
 #[derive(Debug)]
@@ -22,7 +19,7 @@ pub(crate) enum Failure {
     Failed(String),
     /// The memory limit is too low: exit code 1.
     OverLimit(String),
-    /// Ctrl-C: exit code 130.
+    /// Ctrl-C, or another signal: exit code 130, 143 or 129.
     Interrupted,
     /// The reader of standard output has had enough: exit code 0, and not a word.
     ClosedPipe,
@@ -48,6 +45,14 @@ impl Failure {
         }
     }
 
+    /// The system refused a thread without which nothing goes.
+    pub(crate) fn no_thread(error: io::Error) -> Self {
+        Failure::failed(format!(
+            "the system refused a thread: {error}: raise the limit on processes and threads of the \
+             shell (ulimit -u), the container or the batch queue, or that on memory"
+        ))
+    }
+
     /// Says what is wrong, and turns it into an exit code.
     pub(crate) fn report(self) -> ExitCode {
         // Where nobody reads standard error either, the exit code has to do.
@@ -62,8 +67,9 @@ impl Failure {
                 ExitCode::from(1)
             }
             Failure::Interrupted => {
-                let _ = writeln!(stderr, "{}", crate::interrupt::message());
-                ExitCode::from(INTERRUPTED)
+                let (code, message) = interrupt::ending();
+                let _ = writeln!(stderr, "{message}");
+                ExitCode::from(code)
             }
             Failure::ClosedPipe => ExitCode::SUCCESS,
         }
@@ -99,6 +105,12 @@ impl From<nearjoin_io::Error> for Failure {
                 if source.kind() == io::ErrorKind::BrokenPipe && file == "standard output" =>
             {
                 Failure::ClosedPipe
+            }
+            // Its files were taken away because a signal came.
+            nearjoin_io::Error::Io { source, .. }
+                if source.kind() == io::ErrorKind::Interrupted && interrupt::pressed() =>
+            {
+                Failure::Interrupted
             }
             _ => Failure::Failed(error.to_string()),
         }
@@ -174,11 +186,24 @@ fn by_flag(remedy: Remedy, side: Side, has_id: bool) -> Option<String> {
 
 /// Writes to standard output. A closed pipe ends the run without a word.
 pub(crate) fn say(text: impl Display) -> Result {
+    check_stdout()?;
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
         _ => Failure::failed(format!("standard output could not be written: {error}")),
     })
+}
+
+/// Refuses a standard output that was closed before the program began: what is written there
+/// would be lost without an error.
+pub(crate) fn check_stdout() -> Result {
+    #[cfg(unix)]
+    if crate::bare::stdout_was_closed() {
+        return Err(Failure::failed(
+            "standard output is closed: open it, or give the answer a file with --output",
+        ));
+    }
+    Ok(())
 }
 
 /// Writes to standard error, where failing to say something is no failure.

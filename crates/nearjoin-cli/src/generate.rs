@@ -36,7 +36,7 @@ pub(crate) fn run(args: &args::Gen) -> Result {
     if args.d.0 == 0 || args.d.0 > MAX_DIMENSION as u64 {
         return Err(Failure::usage(format!("-d {}: it must be 1 to {MAX_DIMENSION}", args.d.0)));
     }
-    interrupt::watch(&Board::default().monitor);
+    interrupt::watch(&Board::default().monitor)?;
     let target = Target::create(&args.output)?;
     let written = match args.dtype {
         Type::F32 => write::<f32>(args, target, format)?,

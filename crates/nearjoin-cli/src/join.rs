@@ -27,7 +27,7 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 
     let threads = options::use_threads(asked.engine.threads)?;
     let board = Board::default();
-    interrupt::watch(&board.monitor);
+    interrupt::watch(&board.monitor)?;
     let planner = Planner::new(&asked, &board.monitor, threads);
     planner.check()?;
 

@@ -3,6 +3,8 @@
 #[cfg(unix)]
 mod allocator;
 mod args;
+#[cfg(unix)]
+mod bare;
 mod demo;
 mod documents;
 mod estimate;
@@ -39,8 +41,24 @@ use crate::question::Asked;
 
 fn main() -> ExitCode {
     memory::limit_arenas();
-    let cli = Cli::try_parse().unwrap_or_else(|error| failure::in_arguments(error).exit());
-    let result = match cli.command {
+    interrupt::outlive_large_files();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run() -> failure::Result {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help, or what is wrong with the arguments.
+        Err(said) if said.use_stderr() => failure::in_arguments(said).exit(),
+        Err(said) => {
+            failure::check_stdout()?;
+            said.exit()
+        }
+    };
+    match cli.command {
         Command::Within(args) => join::run(Asked::from(&args)),
         Command::Knn(args) => join::run(Asked::from(&args)),
         Command::Estimate(args) => estimate::run(&args),
@@ -49,9 +67,5 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { folder } => documents::man(&folder),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }

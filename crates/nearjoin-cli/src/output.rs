@@ -13,7 +13,7 @@ use nearjoin::{Plan, Points, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, check_stdout, say};
 use crate::interrupt::{self, Written};
 use crate::load::Held;
 use crate::memory::Memory;
@@ -56,7 +56,8 @@ pub(crate) struct Outcome {
     /// Seconds to build indexes, and to join.
     pub(crate) index: f64,
     pub(crate) join: f64,
-    /// Seconds from the last pair found to the file complete.
+    /// Seconds from the last pair found to the file complete; and of rows in order, those that
+    /// the join waited for them to be written.
     pub(crate) write: f64,
     /// Parts that the left points were joined in.
     pub(crate) parts: usize,
@@ -230,7 +231,7 @@ impl<'a, T: Held> Job<'a, T> {
     ) -> Result<Outcome> {
         let start = Instant::now();
         let written = writer.finish()?;
-        outcome.write = start.elapsed().as_secs_f64();
+        outcome.write += start.elapsed().as_secs_f64();
         outcome.parts = parts;
         outcome.pairs = written.pairs;
         outcome.written = Some(written);
@@ -241,6 +242,9 @@ impl<'a, T: Held> Job<'a, T> {
 /// Opens the place of the answer before any work is done, so that a folder that cannot be
 /// written is known at once.
 pub(crate) fn open(output: &Output) -> Result<Opened> {
+    if output.is_stdout() {
+        check_stdout()?;
+    }
     let target = |place: &Place| match place {
         Place::Stdout => Ok(Target::stdout()),
         Place::File(path, _) => Target::create(path),

@@ -257,15 +257,16 @@ pub(crate) fn tell_above(text: impl Display) {
 }
 
 /// What takes the line away.
-pub(crate) const WIPE: &str = "\r\x1b[K";
+const WIPE: &str = "\r\x1b[K";
 
-/// Whether there is a line.
-pub(crate) fn drawn() -> bool {
-    DRAWN.load(Relaxed)
+/// For whoever ends the program past the locks: what takes the line away, if there is one.
+#[cfg(unix)]
+pub(crate) fn leave() -> &'static str {
+    if DRAWN.swap(false, Relaxed) { WIPE } else { "" }
 }
 
 /// Takes the line away, if there is one.
-pub(crate) fn wipe() {
+fn wipe() {
     if DRAWN.swap(false, Relaxed) {
         let mut stderr = std::io::stderr().lock();
         let _ = write!(stderr, "{WIPE}").and_then(|()| stderr.flush());

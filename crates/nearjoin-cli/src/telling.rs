@@ -8,7 +8,7 @@ use nearjoin_io::write::Target;
 use nearjoin_io::{Loaded, quote};
 
 use crate::args;
-use crate::failure::Result;
+use crate::failure::{Result, check_stdout};
 use crate::join::Run;
 use crate::load::Held;
 use crate::number;
@@ -58,7 +58,7 @@ impl Timeline {
         self.phases.push(("index", indexed - outcome.index, indexed));
         self.phases.push(("join", indexed, written));
         if outcome.written.is_some() {
-            self.phases.push(("finish the file", written, end));
+            self.phases.push(("write", written, end));
         }
     }
 
@@ -212,8 +212,8 @@ pub(crate) struct About {
 impl About {
     pub(crate) fn open(telling: &args::Telling) -> Result<Self> {
         let stats = telling.stats.as_ref().map(|path| match path.as_os_str() == "-" {
-            true => Ok(Target::stdout()),
-            false => Target::create(path),
+            true => check_stdout().map(|()| Target::stdout()),
+            false => Ok(Target::create(path)?),
         });
         let report = telling.report.as_ref().map(Target::create);
         Ok(About { stats: stats.transpose()?, report: report.transpose()? })

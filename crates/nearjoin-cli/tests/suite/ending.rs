@@ -43,7 +43,7 @@ fn long_join_telling(folder: &Folder, join: &str, errors: Stdio) -> Child {
 #[allow(unsafe_code)]
 fn heed_signals(command: &mut Command) {
     let reset = || {
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             // SAFETY: `signal` may be called between fork and exec, and the default action
             // refers to no memory.
             if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
@@ -74,6 +74,19 @@ fn ctrl_c_stops_and_cleans_up() {
         assert_eq!(ran.code, Some(130), "{output}: {}", ran.errors);
         assert!(ran.errors.contains("interrupted: nothing was written"), "{}", ran.errors);
         assert_eq!(folder.names(), ["p.npy"], "{output}");
+    }
+}
+
+#[test]
+fn other_signals_stop_it_too_and_are_named() {
+    for (name, code, said) in [("-TERM", 143, "terminated"), ("-HUP", 129, "hung up")] {
+        let folder = Folder::new();
+        let child = long_join(&folder, WITHIN, "o.csv");
+        signal(&child, name);
+        let ran = Ran::new(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, Some(code), "{}", ran.errors);
+        assert_eq!(ran.errors, format!("{said}: nothing was written\n"));
+        assert_eq!(folder.names(), ["p.npy"]);
     }
 }
 
@@ -134,7 +147,7 @@ fn an_interrupted_stream_says_that_it_is_incomplete() {
     }
     signal(&child, "-TERM");
     let ran = Ran::new(child.wait_with_output().unwrap());
-    assert_eq!(ran.code, Some(130), "{}", ran.errors);
+    assert_eq!(ran.code, Some(143), "{}", ran.errors);
     assert!(ran.errors.contains("standard output is incomplete"), "{}", ran.errors);
 }
 
@@ -186,7 +199,7 @@ fn a_disk_that_is_full_is_one_error() {
     let program = env!("CARGO_BIN_EXE_nearjoin");
     for output in ["o.parquet", "o.csv", "o.arrow", "o.npz"] {
         // A limit on the size of files stands in for the end of the disk.
-        let limited = format!("trap '' XFSZ; ulimit -f 64; exec '{program}'");
+        let limited = format!("ulimit -f 64; exec '{program}'");
         let script = format!("{limited} within p.npy --eps 2 -o {output}");
         let mut bash = Command::new("bash");
         let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
@@ -222,4 +235,89 @@ fn refused_memory_is_one_error() {
         assert_eq!(folder.names(), ["p.npy"], "{megabytes}");
     }
     assert!(refused > 0);
+}
+
+/// Threads are refused from the first, from a later one, or not at all. Root has no such limit, so
+/// the test becomes a user that has no processes.
+#[allow(unsafe_code)]
+#[test]
+fn refused_threads_are_one_error_or_none() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 2e4 -d 2 --seed 1 -q -o p.npy");
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } != 0 {
+        return;
+    }
+    std::fs::copy(env!("CARGO_BIN_EXE_nearjoin"), folder.path("program")).unwrap();
+    std::os::unix::fs::chown(&folder.0, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut went_well = 0;
+    for most in 1..12 {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        let mut command = Command::new(folder.path("program"));
+        let join = "within p.npy --eps 1 --device cpu --threads 4 --sorted -q -o o.csv";
+        command.args(join.split_whitespace()).current_dir(&folder.0).uid(NOBODY).gid(NOBODY);
+        let limit = move || {
+            // SAFETY: the limit is a valid structure.
+            match unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: between fork and exec, `limit` allocates nothing and takes no lock.
+        unsafe { command.pre_exec(limit) };
+        // Where tests run in a container, that user may be refused altogether.
+        let Ok(output) = command.output() else { return };
+        let ran = Ran::new(output);
+        match ran.code {
+            Some(0) => {
+                went_well += 1;
+                std::fs::remove_file(folder.path("o.csv")).unwrap();
+            }
+            code => {
+                assert_eq!(code, Some(1), "{most}: {}", ran.errors);
+                assert_eq!(ran.errors.lines().count(), 1, "{most}: {}", ran.errors);
+                assert!(ran.errors.contains("thread"), "{most}: {}", ran.errors);
+            }
+        }
+        assert_eq!(folder.names(), ["p.npy", "program"], "{most}");
+    }
+    assert!(went_well > 0, "with few threads it goes on");
+}
+
+/// A user that runs nothing else.
+const NOBODY: u32 = 64_231;
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let folder = Folder::new();
+    folder.write("p.csv", "x,y\n0,0\n0.3,0.4\n");
+    let program = env!("CARGO_BIN_EXE_nearjoin");
+    let run = |arguments: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &format!("exec '{program}' {arguments}")]).current_dir(&folder.0);
+        Ran::new(bash.output().unwrap())
+    };
+    let join = "within p.csv --eps 1 -q";
+    for command in [
+        join,
+        &format!("{join} --count"),
+        &format!("{join} -o o.csv --stats -"),
+        &format!("{join} --explain"),
+        "estimate p.csv -q",
+        "info",
+        "--help",
+    ] {
+        let ran = run(&format!("{command} >&-"));
+        assert_eq!(ran.code, Some(1), "{command}: {}", ran.errors);
+        assert!(ran.errors.starts_with("error: standard output is closed"), "{}", ran.errors);
+        assert_eq!(folder.names(), ["p.csv"], "{command}");
+        // Nobody reads these, and that is known.
+        for null in [">/dev/null", "1<>/dev/null"] {
+            let ran = run(&format!("{command} {null}"));
+            assert_eq!(ran.code, Some(0), "{command} {null}: {}", ran.errors);
+        }
+        let _ = std::fs::remove_file(folder.path("o.csv"));
+    }
+    let ran = run(&format!("{join} -o o.csv >&-"));
+    assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""));
 }

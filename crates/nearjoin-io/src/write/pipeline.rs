@@ -203,7 +203,14 @@ fn spawn<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<JoinHandle<R>> {
     let thread = thread::Builder::new().name(name.into()).spawn(work);
-    thread.map_err(|error| super::target::refused("the result", "written", error))
+    thread.map_err(|error| {
+        let problem = format!(
+            "the system refused a thread: {error}: raise the limit on processes and threads, or \
+             that on memory"
+        );
+        let refusal = std::io::Error::new(error.kind(), problem);
+        super::target::refused("the result", "written", refusal)
+    })
 }
 
 /// The failure that stopped the pipeline, once.
