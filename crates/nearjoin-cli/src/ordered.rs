@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
+use std::time::Instant;
 
 use nearjoin::sink::{CsrSink, Degrees, Neighbors, Sink};
 use nearjoin::{Indexed, Plan, Scalar, Stats};
@@ -44,10 +45,10 @@ impl<T: Held> Job<'_, T> {
         if in_parts.is_none()
             && let Some(rows) = self.all_rows(&index, &mut outcome)?
         {
+            self.board.writing(&name);
             let mut writer = self.writer(place, self.in_answer(rows.pairs()))?;
             self.write(&mut writer, 0, rows, &mut outcome)?;
             drop(index);
-            self.board.writing(&name);
             return self.finish(writer, outcome, 1);
         }
 
@@ -169,6 +170,7 @@ impl<T: Held> Job<'_, T> {
         mut rows: Rows<T>,
         outcome: &mut Outcome,
     ) -> Result {
+        let start = Instant::now();
         if self.columns.half {
             rows.keep_later(first);
         }
@@ -176,7 +178,10 @@ impl<T: Held> Job<'_, T> {
             let (ids, distances) = (rows.ids(), rows.distances());
             tally.note(|row| first + row as u32, rows.offsets(), ids, distances);
         }
-        writer.rows(first, &rows)
+        writer.rows(first, &rows)?;
+        drop(rows);
+        outcome.write += start.elapsed().as_secs_f64();
+        Ok(())
     }
 
     fn place(&self, format: OutputFormat, target: Target) -> Result<Ordering<T>> {
