@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result, tell};
 use crate::load::Held;
 use crate::number;
 use crate::output::{Job, Outcome};
-use crate::progress::wipe;
+use crate::progress::tell_above;
 use crate::question::Question;
 use crate::rows::Rows;
 
@@ -39,8 +39,7 @@ impl<T: Held> Job<'_, T> {
         let index = plan.index()?;
         let in_parts = self.in_parts(plan, index.bytes());
         if let Some(in_parts) = in_parts.as_ref().filter(|_| !self.quiet) {
-            wipe();
-            tell(format!("note: {in_parts}"));
+            tell_above(format_args!("note: {in_parts}"));
         }
         if in_parts.is_none()
             && let Some(rows) = self.all_rows(&index, &mut outcome)?

@@ -5,23 +5,32 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nearjoin::{Monitor, Phase};
 
 use crate::args::When;
+use crate::failure::tell;
 use crate::number;
 
 const REDRAW: Duration = Duration::from_millis(100);
+/// Where lines cannot be drawn over, as in a log, they come this often.
+const NEXT_LINE: Duration = Duration::from_secs(1);
 /// Runs shorter than this show nothing.
 const PATIENCE: Duration = Duration::from_millis(300);
-const BAR: usize = 20;
+/// A rate, or the time left, of less than this would be a guess.
+const SETTLED: Duration = Duration::from_millis(400);
 
 /// Whether a line stands on the terminal that has to go before anything else is said.
-static DRAWN: AtomicBool = AtomicBool::new(false);
+static LINE: AtomicU8 = AtomicU8::new(NONE);
+const NONE: u8 = 0;
+const DRAWN: u8 = 1;
+/// No line may be drawn any more.
+const OVER: u8 = 2;
 
 /// What a run is doing, for the thread that shows it.
 #[derive(Clone, Debug, Default)]
@@ -64,13 +73,14 @@ impl Board {
     fn look(&self) -> View {
         let stage = self.stage.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match stage {
-            Stage::Starting => View::Plain("starting".into()),
-            Stage::Loading(file, bytes) => View::Loading {
-                file,
+            Stage::Starting => View { name: "starting".into(), ..View::default() },
+            Stage::Loading(file, bytes) => View {
+                name: format!("loading {file}"),
                 done: bytes.done.load(Relaxed),
                 total: bytes.total.load(Relaxed),
+                found: Found::Bytes,
             },
-            Stage::Writing(file) => View::Plain(format!("finishing {file}")),
+            Stage::Writing(file) => View { name: format!("finishing {file}"), ..View::default() },
             Stage::Joining(factor, part) => {
                 let progress = self.monitor.progress();
                 let name = match progress.phase {
@@ -81,11 +91,11 @@ impl Board {
                     _ => "starting",
                 };
                 let part = part.map(|(part, of)| format!(" part {part} of {of}"));
-                View::Joining {
+                View {
                     name: format!("{name}{}", part.unwrap_or_default()),
-                    tests: progress.tests,
-                    expected: progress.expected_tests,
-                    pairs: progress.pairs * factor,
+                    done: progress.tests,
+                    total: progress.expected_tests,
+                    found: Found::Pairs(progress.pairs * factor),
                 }
             }
         }
@@ -93,95 +103,119 @@ impl Board {
 }
 
 /// What the line shows.
-#[derive(Clone, Debug, PartialEq)]
-enum View {
-    Plain(String),
-    Loading { file: String, done: u64, total: u64 },
-    Joining { name: String, tests: u64, expected: u64, pairs: u64 },
+#[derive(Clone, Debug, Default, PartialEq)]
+struct View {
+    /// It stays the same while a phase goes on.
+    name: String,
+    /// Bytes or distance tests.
+    done: u64,
+    /// Unknown where it is 0; of tests it is an estimate.
+    total: u64,
+    found: Found,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Found {
+    #[default]
+    Nothing,
+    Bytes,
+    Pairs(u64),
 }
 
 impl View {
-    /// What stays the same while a phase goes on.
-    fn phase(&self) -> &str {
-        match self {
-            View::Plain(name) | View::Joining { name, .. } => name,
-            View::Loading { file, .. } => file,
-        }
+    /// What of how much is done, where it is known. A GPU may tell nothing before its work is
+    /// done: an empty bar would look stuck.
+    fn share(&self) -> Option<(u64, u64)> {
+        let known = self.total > 0 && (self.done > 0 || self.found == Found::Bytes);
+        // All is done only when the phase ends.
+        known.then(|| (self.done.min(self.total - 1), self.total))
     }
 
-    fn fraction(&self) -> Option<f64> {
-        let (done, total) = match *self {
-            View::Plain(_) => return None,
-            View::Loading { done, total, .. } => (done, total),
-            // A GPU may tell nothing before its work is done: an empty bar would look stuck.
-            View::Joining { tests: 0, .. } => return None,
-            View::Joining { tests, expected, .. } => (tests, expected),
-        };
-        // Expected work is an estimate: all of it is done only when the phase ends.
-        (total > 0).then(|| (done as f64 / total as f64).clamp(0.0, 0.999))
+    fn pairs(&self) -> u64 {
+        if let Found::Pairs(pairs) = self.found { pairs } else { 0 }
     }
 
-    /// The line, given for how long this phase has gone on.
-    fn line(&self, seconds: f64) -> String {
-        let mut parts = Vec::new();
-        if let Some(fraction) = self.fraction() {
-            let full = (fraction * BAR as f64) as usize;
-            parts.push(format!(
-                "[{}{}] {:>3.0} %",
-                "#".repeat(full),
-                "-".repeat(BAR - full),
-                fraction * 100.0
-            ));
-        }
-        match self {
-            View::Plain(_) => {}
-            View::Loading { done, total, .. } if *total > 0 => {
-                parts.push(format!("{} of {}", number::bytes(*done), number::bytes(*total)));
+    /// The line behind the bar: first what matters, since a narrow terminal cuts the end off.
+    fn line(&self, rate: Option<f64>, left: Option<Duration>) -> String {
+        let mut parts = vec![self.name.clone()];
+        match self.found {
+            Found::Bytes if self.total > 0 => {
+                parts.push(format!("{} of {}", number::bytes(self.done), number::bytes(self.total)))
             }
-            View::Loading { done, .. } => parts.push(number::bytes(*done)),
+            Found::Bytes => parts.push(number::bytes(self.done)),
             // A GPU counts its pairs when it is done.
-            View::Joining { pairs: 0, .. } | View::Joining { expected: 0, .. } => {}
-            View::Joining { pairs, .. } => {
-                parts.push(format!("{} pairs", number::count(*pairs)));
-                if seconds > 0.0 {
-                    parts.push(format!("{}/s", short(*pairs as f64 / seconds)));
-                }
+            Found::Pairs(pairs @ 1..) if self.total > 0 => {
+                parts.push(format!("{} pairs", number::estimate(pairs as f64)));
+                parts.extend(rate.map(|rate| format!("{}/s", number::estimate(rate))));
             }
+            _ => {}
         }
-        if let Some(fraction) = self.fraction().filter(|fraction| *fraction > 0.01 && seconds > 0.5)
-        {
-            parts.push(format!("{} left", clock(seconds * (1.0 - fraction) / fraction)));
+        parts.extend(left.map(|left| format!("{:#} left", HumanDuration(left))));
+        if let (Found::Pairs(_), Some((_, expected))) = (self.found, self.share()) {
+            let (tests, expected) = (self.done as f64, expected.max(self.done) as f64);
+            parts.push(format!("{tests:.1e} of {expected:.1e} tests"));
         }
-        // Last, since a narrow terminal cuts it off.
-        if let View::Joining { tests: tests @ 1.., expected: expected @ 1.., .. } = self {
-            let (tests, expected) = (*tests as f64, (*expected).max(*tests) as f64);
-            parts.push(format!("{tests:.2e} of {expected:.2e} tests"));
-        }
-        let name = match self {
-            View::Loading { file, .. } => format!("loading {file}"),
-            _ => self.phase().to_string(),
-        };
-        format!("{name}  {}", parts.join("  ")).trim_end().to_string()
+        parts.join("  ")
     }
 }
 
-/// `12.3 M`.
-fn short(value: f64) -> String {
-    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    match units.iter().find(|(unit, _)| value >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", value / unit),
-        None => format!("{value:.0}"),
+/// The line as it is drawn: over the one before on a terminal, or below it.
+struct Line {
+    bar: ProgressBar,
+    name: String,
+    /// When this phase began, and how many pairs there were by then.
+    start: Instant,
+    pairs: u64,
+}
+
+impl Line {
+    fn new() -> Self {
+        // Hidden where standard error is no terminal, or a dumb one.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Line { bar, name: String::new(), start: Instant::now(), pairs: 0 }
+    }
+
+    fn is_drawn_over(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    fn show(&mut self, view: &View) {
+        let (done, total) = view.share().unwrap_or_default();
+        self.bar.set_length(total.max(1));
+        self.bar.set_position(done);
+        if self.name != view.name {
+            (self.name, self.start, self.pairs) = (view.name.clone(), Instant::now(), view.pairs());
+            self.bar.reset_eta();
+        }
+        let took = self.start.elapsed();
+        let left = self.bar.eta();
+        let left = (took >= SETTLED && total > 0 && !left.is_zero()).then_some(left);
+        let line = view.line(rate(view.pairs().saturating_sub(self.pairs), took), left);
+        if self.is_drawn_over() {
+            // The bar comes and goes with what is known.
+            self.bar.set_style(style(total > 0));
+            self.bar.set_message(line);
+            if LINE.compare_exchange(NONE, DRAWN, Relaxed, Relaxed) != Err(OVER) {
+                self.bar.tick();
+            }
+        } else {
+            let percent =
+                (total > 0).then(|| format!("{:>3} %  ", 100 * done as u128 / total as u128));
+            tell(format!("{}{line}", percent.unwrap_or_default()));
+        }
     }
 }
 
-/// `1:02:03`, `2:03` or `0:03`.
-fn clock(seconds: f64) -> String {
-    let seconds = seconds.min(1e7).round() as u64;
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match hours {
-        0 => format!("{minutes}:{seconds:02}"),
-        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
-    }
+/// Pairs a second.
+fn rate(pairs: u64, took: Duration) -> Option<f64> {
+    (took >= SETTLED && pairs > 0).then(|| pairs as f64 / took.as_secs_f64())
+}
+
+/// The message takes what is left of the width and is cut there.
+fn style(bar: bool) -> ProgressStyle {
+    let template = if bar { "[{bar:16}] {percent:>3} %  {wide_msg}" } else { "{wide_msg}" };
+    let style = ProgressStyle::with_template(template).expect("a template that a test has seen");
+    style.progress_chars("#>-")
 }
 
 /// The thread that draws. Dropping it wipes the line.
@@ -195,12 +229,13 @@ impl Shown {
     /// Shows the board on standard error, if that is wanted. `free`: whether standard
     /// output is left alone, so that the line disturbs no output on the same terminal.
     pub(crate) fn new(board: &Board, when: When, quiet: bool, free: bool) -> Self {
+        let mut line = Line::new();
         let wanted = match when {
             When::Always => true,
             When::Never => false,
             When::Auto => {
                 let clash = !free && std::io::stdout().is_terminal();
-                std::io::stderr().is_terminal() && !quiet && !clash
+                line.is_drawn_over() && !quiet && !clash
             }
         };
         if !wanted {
@@ -209,20 +244,17 @@ impl Shown {
         let (stop, stopped) = mpsc::channel();
         let board = board.clone();
         let patience = if when == When::Always { Duration::ZERO } else { PATIENCE };
+        let again = if line.is_drawn_over() { REDRAW } else { NEXT_LINE };
         let draw = move || {
-            let mut phase = (String::new(), Instant::now());
             let mut wait = patience;
-            // It waits for a tenth of a second, and ends once the sender is dropped, which a
-            // panic of the run does too.
+            // It waits for a moment, and ends once the sender is dropped, which a panic of the
+            // run does too.
             while stopped.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout) {
-                wait = REDRAW;
-                let view = board.look();
-                if phase.0 != view.phase() {
-                    phase = (view.phase().to_string(), Instant::now());
-                }
-                show(&view.line(phase.1.elapsed().as_secs_f64()));
+                wait = again;
+                line.show(&board.look());
             }
-            wipe();
+            line.bar.finish_and_clear();
+            let _ = LINE.compare_exchange(DRAWN, NONE, Relaxed, Relaxed);
         };
         let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok();
         Shown { stop: Some(stop), thread }
@@ -240,84 +272,67 @@ impl Drop for Shown {
     }
 }
 
-fn show(line: &str) {
-    let width = terminal_size::terminal_size_of(std::io::stderr())
-        .map_or(100, |(width, _)| usize::from(width.0));
-    let line: String = line.chars().take(width.saturating_sub(1)).collect();
-    let mut stderr = std::io::stderr().lock();
-    DRAWN.store(true, Relaxed);
-    let _ = write!(stderr, "\r{line}\x1b[K").and_then(|()| stderr.flush());
-}
-
 /// Says something while a line may stand on the terminal, which is then drawn again below.
 pub(crate) fn tell_above(text: impl Display) {
-    let mut stderr = std::io::stderr().lock();
-    let wipe = if DRAWN.swap(false, Relaxed) { "\r\x1b[K" } else { "" };
-    let _ = writeln!(stderr, "{wipe}{text}");
+    let wipe = if LINE.load(Relaxed) == DRAWN { WIPE } else { "" };
+    let _ = writeln!(std::io::stderr().lock(), "{wipe}{text}");
 }
 
 /// What takes the line away.
 const WIPE: &str = "\r\x1b[K";
 
-/// For whoever ends the program past the locks: what takes the line away, if there is one.
+/// For whoever ends the program past this thread and its locks: no line is drawn from now on.
+/// Returns what takes away the one that stands there.
 #[cfg(unix)]
 pub(crate) fn leave() -> &'static str {
-    if DRAWN.swap(false, Relaxed) { WIPE } else { "" }
-}
-
-/// Takes the line away, if there is one.
-fn wipe() {
-    if DRAWN.swap(false, Relaxed) {
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "{WIPE}").and_then(|()| stderr.flush());
-    }
+    if LINE.swap(OVER, Relaxed) == DRAWN { WIPE } else { "" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn lines() {
-        let joining = View::Joining {
-            name: "joining".into(),
-            tests: 500_000_000,
-            expected: 2_000_000_000,
-            pairs: 12_345_678,
-        };
-        assert_eq!(
-            joining.line(2.0),
-            "joining  [#####---------------]  25 %  12,345,678 pairs  6.2 M/s  0:06 left  \
-             5.00e8 of 2.00e9 tests"
-        );
-        let in_steps = View::Joining {
-            name: "counting".into(),
-            tests: 1_000_000_000,
-            expected: 2_000_000_000,
-            pairs: 0,
-        };
-        assert_eq!(
-            in_steps.line(0.2),
-            "counting  [##########----------]  50 %  1.00e9 of 2.00e9 tests"
-        );
-        let silent = View::Joining { name: "counting".into(), tests: 0, expected: 9, pairs: 0 };
-        assert_eq!(silent.line(2.0), "counting");
-        let indexing = View::Joining { name: "indexing".into(), tests: 0, expected: 0, pairs: 0 };
-        assert_eq!(indexing.line(1.0), "indexing");
-        let loading = View::Loading { file: "a.npy".into(), done: 1 << 20, total: 4 << 20 };
-        assert_eq!(
-            loading.line(0.1),
-            "loading a.npy  [#####---------------]  25 %  1 MiB of 4 MiB"
-        );
-        let piped = View::Loading { file: "-".into(), done: 10, total: 0 };
-        assert_eq!(piped.line(9.0), "loading -  10 B");
+    fn joining(name: &str, done: u64, total: u64, pairs: u64) -> View {
+        View { name: name.into(), done, total, found: Found::Pairs(pairs) }
     }
 
     #[test]
-    fn clocks() {
-        assert_eq!(clock(3.2), "0:03");
-        assert_eq!(clock(3723.0), "1:02:03");
-        assert_eq!(short(1.25e9), "1.2 G");
-        assert_eq!(short(12.0), "12");
+    fn lines() {
+        let view = joining("joining", 500_000_000, 2_000_000_000, 12_345_678);
+        let left = Some(Duration::from_secs(6));
+        let line = "joining  12.3 M pairs  6.17 M/s  6s left  5.0e8 of 2.0e9 tests";
+        assert_eq!(view.line(Some(6.17e6), left), line);
+        let in_steps = joining("counting", 1_000_000_000, 2_000_000_000, 0);
+        assert_eq!(in_steps.line(None, None), "counting  1.0e9 of 2.0e9 tests");
+        assert_eq!(joining("counting", 0, 9, 0).line(None, None), "counting");
+        assert_eq!(joining("indexing", 0, 0, 0).line(None, None), "indexing");
+        let loading = |done, total| {
+            let name = "loading a.npy".into();
+            View { name, done, total, found: Found::Bytes }.line(None, None)
+        };
+        assert_eq!(loading(1 << 20, 4 << 20), "loading a.npy  1 MiB of 4 MiB");
+        assert_eq!(loading(10, 0), "loading a.npy  10 B");
+    }
+
+    #[test]
+    fn what_matters_fits_80_columns() {
+        let view = joining("joining part 12 of 34", 9_990_000_000_000, 1 << 44, 9_990_000_000_000);
+        let line = view.line(Some(9.99e11), Some(Duration::from_secs(3 * 3600)));
+        let line = format!("[################] 100 %  {line}");
+        assert!(line[..80].contains("999 G/s  3h left"), "{line}");
+        for bar in [true, false] {
+            style(bar);
+        }
+    }
+
+    /// What was found before the first look at a phase took an unknown time.
+    #[test]
+    fn the_first_rate_is_a_rate() {
+        assert_eq!(rate(800_000, Duration::from_micros(10)), None);
+        assert_eq!(rate(0, Duration::from_secs(9)), None);
+        assert_eq!(rate(800_000, Duration::from_millis(500)), Some(1.6e6));
+        let mut line = Line::new();
+        line.show(&joining("joining", 1000, 1_000_000, 800_000));
+        assert_eq!(line.pairs, 800_000);
     }
 }

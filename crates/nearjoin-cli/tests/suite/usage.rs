@@ -1,6 +1,6 @@
 //! What is said to a user: help, errors and exit codes, explanations and statistics.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -348,14 +348,41 @@ fn statistics_have_their_documented_shape() {
     assert!(stats["strategy"].is_string());
     assert!(stats["pairs"].as_u64().unwrap() > 100_000);
     assert!(stats["distance_tests"].as_u64() >= stats["pairs"].as_u64());
-    for phase in ["load", "plan", "index", "execute", "write", "total"] {
-        assert!(stats["seconds"][phase].as_f64().unwrap() >= 0.0, "{phase}");
-    }
+    check_seconds(&stats);
     let file = std::fs::metadata(folder.path("pairs.parquet")).unwrap().len();
     assert_eq!(stats["bytes"]["result"], file);
     assert_eq!(stats["bytes"]["input"], 30_000 * 16);
     check_documented(&stats);
     assert_eq!((&stats["command"], &stats["eps"]), (&"within".into(), &1.0.into()));
+}
+
+/// Phases are parts of the whole; returns how much of it they are together.
+fn check_seconds(stats: &Value) -> f64 {
+    let took = |phase: &str| stats["seconds"][phase].as_f64().expect("seconds");
+    let phases = ["load", "plan", "index", "execute", "write"].map(took);
+    assert!(phases.iter().all(|seconds| *seconds >= 0.0), "{}", stats["seconds"]);
+    let share = phases.iter().sum::<f64>() / took("total");
+    assert!(share <= 1.001, "{}", stats["seconds"]);
+    share
+}
+
+/// Where rows are written part by part, that is most of the time.
+#[test]
+fn the_time_of_ordered_rows_adds_up() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 5e4 -d 2 --seed 1 -q -o p.npy");
+    for join in [
+        "within p.npy --eps 2 --sorted -o o.csv",
+        "within p.npy --eps 2 --sorted -o o.csv --memory-limit 20MiB",
+        "within p.npy --eps 2 --distances -o o.npz --half",
+        "knn p.npy -k 50 -o o.npz",
+    ] {
+        let ran = folder.nearjoin(&format!("{join} --device cpu -q --stats -"));
+        let stats: Value = serde_json::from_str(&ran.said).unwrap();
+        let share = check_seconds(&stats);
+        // It is more than 0.97; without the time of writing it would be a third.
+        assert!(share > 0.7, "{join}: {}", stats["seconds"]);
+    }
 }
 
 #[test]
@@ -364,12 +391,40 @@ fn quiet_is_quiet_and_progress_can_be_forced() {
     let ran = folder.nearjoin("within p.csv --eps 0.5 --count -q");
     assert_eq!((ran.said.as_str(), ran.errors.as_str()), ("4\n", ""));
     folder.nearjoin("gen uniform -n 3e5 -d 2 -o p.npy -q");
-    let ran = folder.nearjoin("within p.npy --eps 2 --degrees -o d.parquet --progress always");
-    assert!(ran.errors.contains('\r'), "{}", ran.errors);
-    let ran = folder.nearjoin("knn p.npy -k 8 -o n.npz --progress always");
-    assert!(ran.errors.contains('\r'), "{}", ran.errors);
-    let ran = folder.nearjoin("within p.npy --eps 0.5 --degrees -o d.parquet");
-    assert!(!ran.errors.contains('\r'), "{}", ran.errors);
+    for join in ["within p.npy --eps 2 --degrees -o d.parquet", "knn p.npy -k 8 -o n.npz"] {
+        // Where no line can be drawn over another, each is one of its own.
+        let ran = folder.nearjoin(&format!("{join} --progress always"));
+        assert!(ran.errors.lines().count() > 1, "{}", ran.errors);
+        assert!(!ran.errors.contains(['\r', '\x1b']), "{}", ran.errors);
+        let ran = folder.nearjoin(join);
+        assert_eq!(ran.errors.lines().count(), 1, "{}", ran.errors);
+    }
+}
+
+/// `script` makes a terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_line_fits_the_terminal() {
+    let folder = Folder::new();
+    folder.nearjoin("gen uniform -n 1e5 -d 2 -o points-with-a-name-that-is-rather-long.npy -q");
+    let program = env!("CARGO_BIN_EXE_nearjoin");
+    let join = "within points-with-a-name-that-is-rather-long.npy --eps 3 --device cpu -q -o o.csv";
+    let on = |terminal: &str, columns: usize| {
+        let line = format!("stty cols {columns}; exec '{program}' {join} --progress always");
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).current_dir(&folder.0).env("TERM", terminal);
+        script.stdin(Stdio::null()).output().ok().map(Ran::new)
+    };
+    for columns in [80, 30] {
+        let Some(ran) = on("xterm", columns) else { return };
+        assert_eq!(ran.code, Some(0), "{}", ran.said);
+        let plain = ran.said.replace("\x1b[2K", "\r");
+        let lines: Vec<_> = plain.split(['\r', '\n']).filter(|line| !line.is_empty()).collect();
+        assert!(lines.iter().any(|line| line.contains("joining")), "{lines:?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
+    }
+    let ran = on("dumb", 80).expect("as before");
+    assert!(!ran.said.contains('\x1b'), "{}", ran.said);
 }
 
 #[test]
