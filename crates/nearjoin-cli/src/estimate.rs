@@ -64,7 +64,7 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
         }?;
         devices.push(plan.device());
         // Where points tie, ε gives more than was wanted.
-        let pairs = curve.neighbors(eps).max(wanted) * left.len() as f64;
+        let pairs = curve.neighbors(eps) * left.len() as f64;
         let (count, list) = plan.estimated_seconds();
         lines.push(format!(
             "{wanted:>12} {:>14} {:>12} {:>12} {:>10} {:>10}",

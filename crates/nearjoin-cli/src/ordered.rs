@@ -10,7 +10,7 @@ use nearjoin::{Indexed, Plan, Scalar, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{NpzCsr, NpzNeighbors, PairColumns, PairWriter, Target, Written};
 
-use crate::failure::{Failure, Result, tell};
+use crate::failure::{Failure, Result};
 use crate::load::Held;
 use crate::number;
 use crate::output::{Job, Outcome};

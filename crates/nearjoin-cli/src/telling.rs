@@ -76,18 +76,18 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, job: &Job<'_, T>, plan: &Plan<
         Output::Count => "a count".to_string(),
         Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
         Output::Pairs(place) => {
-            let rows = plan.estimated_pairs() / if question.half() { 2.0 } else { 1.0 };
+            let once = if question.half() { 0.5 } else { 1.0 };
+            let rows = plan.expected_pairs().times(once);
             let rank = if question.ranked() { 4.0 } else { 0.0 };
             let distance = if question.distances() { size_of::<T>() as f64 } else { 0.0 };
-            let how_sure = match question {
-                Question::Within { .. } => "about",
-                Question::Knn { .. } => "up to",
+            let pairs = match question {
+                Question::Within { .. } => rows.of("pairs"),
+                Question::Knn { .. } => format!("up to {}", rows.of("pairs")),
             };
             format!(
-                "{how_sure} {} pairs to {}, {} as plain numbers",
-                number::estimate(rows),
+                "{pairs} to {}, {} as plain numbers",
                 name(place),
-                number::bytes((rows * (8.0 + rank + distance)) as u64)
+                number::bytes((rows.about * (8.0 + rank + distance)) as u64)
             )
         }
     };

@@ -4,28 +4,30 @@
 //! sum over the bins, scaled to all points, is the average number of neighbours within
 //! each distance; read backwards it is the ε for a wanted number. Bins are a fixed fraction
 //! of their distance wide, because the interesting ε may be any small part of the extent:
-//! bins of equal width over the mean distance would put all of it into the first.
+//! bins of equal width over the mean distance would put all of it into the first. And they are
+//! narrow: in a thousand dimensions a hundredth more of ε may be ten times as many neighbours.
+//!
+//! Below the nearest sampled pairs the curve goes on by the law that plans use ([`Tail`]).
 
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::memory::Buffer;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::summary::spread;
+use crate::summary::{Columns, ENOUGH, Sample, Scale, Tail};
 
 /// Sampled queries, and distances computed at the most.
 const QUERIES: usize = 512;
 const DISTANCES: usize = 1 << 29;
-/// Coordinates in the sample of points at the most.
+/// Coordinates in the sample of points at the most, and points at the least.
 const COORDINATES: usize = 1 << 24;
-/// Points whose distances are computed before they are counted.
-const STRIP: usize = 1024;
-/// A bin is what the leading bits of the distance tell: 11 of the exponent, 6 of the
-/// mantissa, so bins are at most 1.6 % wide, and no scale is too small or too large.
-const SHIFT: u32 = 46;
-const BINS: usize = 1 << (64 - SHIFT - 1);
+const LEAST_POINTS: usize = 1024;
+/// A bin is what the leading bits of the accumulated distance tell: 11 of the exponent, which are
+/// its octave, and 13 of the mantissa.
+const SHIFT: u32 = 39;
+const OCTAVES: usize = 1 << 11;
+const PER_OCTAVE: usize = 1 << (52 - SHIFT);
 
 /// The average number of neighbours as a function of ε, estimated from a sample.
 ///
@@ -43,13 +45,13 @@ const BINS: usize = 1 << (64 - SHIFT - 1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct NeighborCurve {
-    metric: Metric,
-    /// The distance that the bins call 1.
-    unit: f64,
-    /// Sampled pairs in each bin and those before it.
-    cumulative: Vec<u64>,
+    scale: Scale,
+    /// The bins that hold any pairs, with the sampled pairs in each and those before it.
+    steps: Vec<(u32, u64)>,
     /// Neighbours on average for each sampled pair.
     weight: f64,
+    /// What lies below the nearest of the sampled pairs, where not all points were compared.
+    tail: Option<Tail>,
 }
 
 impl NeighborCurve {
@@ -79,39 +81,35 @@ impl NeighborCurve {
         if eps.is_nan() || eps < 0.0 {
             return 0.0;
         }
-        let distance = eps / self.unit;
-        let acc = if self.metric == Metric::L2 { distance * distance } else { distance };
-        self.weight * self.cumulative[bin(acc)] as f64
+        // An ε of −0 is 0. All pairs of its bin count: where points tie, they tie at ε.
+        let bin = bin(self.scale.accumulated(eps.abs()));
+        let bins = self.steps.partition_point(|step| step.0 <= bin);
+        let pairs = bins.checked_sub(1).map_or(0, |last| self.steps[last].1);
+        match &self.tail {
+            Some(tail) if pairs < ENOUGH as u64 => self.weight * tail.within(eps),
+            _ => self.weight * pairs as f64,
+        }
     }
 
     /// The ε that gives this many neighbours on average; none if that is more than there
     /// are points to be neighbours. 0 where points coincide often enough.
     pub fn eps(&self, neighbors: f64) -> Option<f64> {
         let wanted = neighbors / self.weight;
-        let at = self.cumulative.partition_point(|&pairs| (pairs as f64) < wanted);
-        let reached = *self.cumulative.get(at)? as f64;
-        if at == 0 {
-            return Some(0.0);
+        let below = self.tail.filter(|_| wanted < ENOUGH as f64);
+        if let Some(eps) = below.and_then(|tail| tail.eps(wanted)) {
+            return Some(eps);
         }
-        let before = self.cumulative[at - 1] as f64;
-        // Inside the bin the pairs are taken to be spread evenly.
-        let part = (wanted - before) / (reached - before).max(1.0);
-        let (start, end) = (self.start(at), self.start(at + 1));
-        Some(if end.is_finite() { start + part * (end - start) } else { start })
+        let at = self.steps.partition_point(|&(_, pairs)| (pairs as f64) < wanted);
+        self.steps.get(at).map(|step| end(&self.scale, step.0))
     }
 
     /// The curve itself: distances, ascending, with the average number of neighbours within
     /// each; only where the number changes.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let changes = |at: &usize| *at == 0 || self.cumulative[*at] > self.cumulative[*at - 1];
-        let point = |at: usize| (self.start(at + 1), self.weight * self.cumulative[at] as f64);
-        (0..BINS - 1).filter(changes).map(point).filter(|(eps, n)| eps.is_finite() && *n > 0.0)
-    }
-
-    /// Where a bin begins.
-    fn start(&self, bin: usize) -> f64 {
-        let acc = f64::from_bits((bin as u64) << SHIFT);
-        self.unit * if self.metric == Metric::L2 { acc.sqrt() } else { acc }
+        let point = |&(bin, pairs): &(u32, u64)| {
+            (end(&self.scale, bin), self.weight * pairs as f64)
+        };
+        self.steps.iter().map(point).filter(|(eps, _)| eps.is_finite())
     }
 
     fn sample<T: Scalar>(
@@ -122,79 +120,100 @@ impl NeighborCurve {
     ) -> Result<Self> {
         let dim = left.dimension();
         let queries = QUERIES.min(left.len());
-        let most = (COORDINATES / dim).min(DISTANCES / queries.max(1)).max(STRIP);
-        let compared = right.len().min(most);
-        let rows: Vec<usize> = (0..compared).map(|k| spread(k, compared, right.len())).collect();
-        let mut columns = Buffer::<f64>::zeroed(compared * dim)?;
-        columns.par_chunks_mut(compared.max(1)).enumerate().for_each(|(j, column)| {
-            for (x, &row) in column.iter_mut().zip(&rows) {
-                *x = right.row(row)[j].to_f64();
-            }
-        });
-        let unit = columns.par_chunks(compared.max(1)).map(half_extent);
-        let unit = unit.reduce(|| f64::MIN_POSITIVE, f64::max);
-
-        let sum = |mut a: (Vec<u64>, u64), b: (Vec<u64>, u64)| {
-            a.0.iter_mut().zip(b.0).for_each(|(a, b)| *a += b);
-            (a.0, a.1 + b.1)
-        };
-        let (bins, pairs) = (0..queries)
-            .into_par_iter()
+        let most = (COORDINATES / dim).min(DISTANCES / queries.max(1)).max(LEAST_POINTS);
+        let Sample { queries, points } = Sample::new(queries, most, left.len(), right.len());
+        let columns = Columns::new(right, &points, metric);
+        let (bins, pairs) = queries
+            .par_iter()
             .with_min_len(QUERIES / 16)
-            .fold(none, |(mut counts, pairs), q| {
-                let row = spread(q, queries, left.len());
-                let query: Vec<f64> = left.row(row).iter().map(|x| x.to_f64()).collect();
-                let mut acc = [0.0; STRIP];
-                for start in (0..compared).step_by(STRIP) {
-                    let acc = &mut acc[..STRIP.min(compared - start)];
-                    acc.fill(0.0);
-                    for (x, column) in query.iter().zip(columns.chunks_exact(compared)) {
-                        accumulate(metric, *x, unit, &column[start..start + acc.len()], acc);
-                    }
-                    acc.iter().for_each(|acc| counts[bin(*acc)] += 1);
+            .fold(none, |(mut bins, pairs), &row| {
+                columns.from(left.row(row), |strip| strip.iter().for_each(|acc| bins.add(*acc)));
+                let own = is_self && points.binary_search(&row).is_ok();
+                if own {
+                    bins.remove_zero();
                 }
-                let own = u64::from(is_self && rows.binary_search(&row).is_ok());
-                counts[0] -= own;
-                (counts, pairs + compared as u64 - own)
+                (bins, pairs + (points.len() - usize::from(own)) as u64)
             })
-            .reduce(none, sum);
-
-        let mut sum = 0;
-        let running = |count: u64| {
-            sum += count;
-            sum
-        };
-        let candidates = right.len().saturating_sub(usize::from(is_self)) as f64;
-        let weight = if pairs > 0 { candidates / pairs as f64 } else { 0.0 };
-        let cumulative = bins.into_iter().map(running).collect();
-        Ok(NeighborCurve { metric, unit, cumulative, weight })
+            .reduce(none, |(mut bins, pairs), (more, others)| {
+                bins.merge(more);
+                (bins, pairs + others)
+            });
+        let others = right.len().saturating_sub(usize::from(is_self)) as f64;
+        let weight = if pairs > 0 { others / pairs as f64 } else { 0.0 };
+        let (scale, steps) = (columns.scale(), bins.running_sums());
+        let tail = if points.len() < right.len() { tail(&scale, &steps, dim) } else { None };
+        Ok(NeighborCurve { scale, steps, weight, tail })
     }
 }
+
+/// The law below the nearest of the sampled pairs.
+fn tail(scale: &Scale, steps: &[(u32, u64)], dim: usize) -> Option<Tail> {
+    let enough = steps.partition_point(|step| step.1 < ENOUGH as u64);
+    let nearest = steps.get(..=enough).unwrap_or(steps);
+    let mut before = 0;
+    let at = |&(bin, pairs): &(u32, u64)| {
+        (end(scale, bin), (pairs - core::mem::replace(&mut before, pairs)) as usize)
+    };
+    Tail::new(&nearest.iter().map(at).collect::<Vec<_>>(), dim)
+}
+
+/// The bin of an accumulated distance.
+fn bin(acc: f64) -> u32 {
+    (acc.to_bits() >> SHIFT) as u32
+}
+
+/// The distance at which a bin ends. That of 0 ends there.
+fn end(scale: &Scale, bin: u32) -> f64 {
+    let end = if bin == 0 { 0 } else { (u64::from(bin) + 1) << SHIFT };
+    scale.distance(f64::from_bits(end))
+}
+
+/// Distances, counted. Octaves that hold none take no memory.
+struct Bins(Vec<Option<Box<[u64; PER_OCTAVE]>>>);
 
 /// Nothing counted.
-fn none() -> (Vec<u64>, u64) {
-    (vec![0; BINS], 0)
+fn none() -> (Bins, u64) {
+    (Bins((0..OCTAVES).map(|_| None).collect()), 0)
 }
 
-/// The bin of a distance in units, squared for L2.
-fn bin(acc: f64) -> usize {
-    // An ε of −0 is 0.
-    (acc.abs().to_bits() >> SHIFT) as usize
-}
-
-/// Adds one dimension of the distances from `x`, in units.
-fn accumulate(metric: Metric, x: f64, unit: f64, column: &[f64], acc: &mut [f64]) {
-    let per_unit = 1.0 / unit;
-    for (acc, y) in acc.iter_mut().zip(column) {
-        *acc = metric.widen(*acc, ((x - y) * per_unit).abs());
+impl Bins {
+    fn add(&mut self, acc: f64) {
+        let bin = bin(acc) as usize;
+        let octave = &mut self.0[bin / PER_OCTAVE % OCTAVES];
+        octave.get_or_insert_with(|| Box::new([0; PER_OCTAVE]))[bin % PER_OCTAVE] += 1;
     }
-}
 
-/// Half of the extent of a column, which cannot overflow.
-fn half_extent(column: &[f64]) -> f64 {
-    let lo = column.iter().copied().fold(f64::INFINITY, f64::min);
-    let hi = column.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if lo <= hi { hi / 2.0 - lo / 2.0 } else { 0.0 }
+    /// Takes out the distance of a point from itself.
+    fn remove_zero(&mut self) {
+        self.0[0].iter_mut().for_each(|bins| bins[0] -= 1);
+    }
+
+    fn merge(&mut self, more: Bins) {
+        for (octave, more) in self.0.iter_mut().zip(more.0) {
+            match (octave, more) {
+                (Some(octave), Some(more)) => {
+                    octave.iter_mut().zip(more.iter()).for_each(|(a, b)| *a += b);
+                }
+                (octave, Some(more)) => *octave = Some(more),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// The bins that hold any, with the number up to there.
+    fn running_sums(&self) -> Vec<(u32, u64)> {
+        let mut sum = 0;
+        let mut steps = Vec::new();
+        for (octave, bins) in self.0.iter().enumerate() {
+            for (at, &count) in bins.iter().flat_map(|bins| bins.iter().enumerate()) {
+                sum += count;
+                if count > 0 {
+                    steps.push(((octave * PER_OCTAVE + at) as u32, sum));
+                }
+            }
+        }
+        steps
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ mod join;
 mod memory;
 mod metric;
 mod monitor;
+#[doc(hidden)]
+pub mod number;
 mod options;
 pub mod oracle;
 mod plan;
@@ -62,3 +64,4 @@ pub use question::{Nearest, Question, Within};
 pub use scalar::Scalar;
 pub use sink::{Csr, Neighbors, Sink};
 pub use stats::Stats;
+pub use summary::Estimated;

@@ -1,7 +1,11 @@
 //! One pass over the points and a sample of pairs: all that the plan knows of the data.
 
+mod distances;
+mod estimated;
 mod pruning;
 
+pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Scale, Tail};
+pub use estimated::Estimated;
 pub(crate) use pruning::Pruning;
 
 use rayon::prelude::*;
@@ -13,10 +17,10 @@ use crate::scalar::Scalar;
 /// How much is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Sampled queries, and points that each of them is compared with.
-    queries: usize,
-    points: usize,
-    /// Of these pairs one in so many is kept, for questions that are asked often.
+    /// Pairs that are compared, and coordinates of such pairs.
+    pairs: usize,
+    coordinates: usize,
+    /// Of these pairs so many are kept, for questions that are asked often.
     kept: usize,
     /// Whether extents are those of all points, or of the sampled ones.
     whole_extents: bool,
@@ -26,11 +30,21 @@ pub(crate) struct Effort {
 
 impl Effort {
     /// For joins that take the CPU milliseconds at least.
-    pub(crate) const FULL: Effort =
-        Effort { queries: 128, points: 2048, kept: 16, whole_extents: true, nearest: None };
+    pub(crate) const FULL: Effort = Effort {
+        pairs: 1 << 18,
+        coordinates: 1 << 25,
+        kept: 1 << 14,
+        whole_extents: true,
+        nearest: None,
+    };
     /// For a device that indexes and joins in less time than it takes to look at all points.
-    pub(crate) const QUICK: Effort =
-        Effort { queries: 32, points: 2048, kept: 64, whole_extents: false, nearest: None };
+    pub(crate) const QUICK: Effort = Effort {
+        pairs: 1 << 16,
+        coordinates: 1 << 22,
+        kept: 1 << 10,
+        whole_extents: false,
+        nearest: None,
+    };
 
     /// The same, with the extents of all points.
     pub(crate) fn with_extents(self) -> Self {
@@ -39,14 +53,30 @@ impl Effort {
 
     /// For the `k` nearest: no pairs within ε, but how well boxes tell points apart.
     pub(crate) fn nearest(k: usize) -> Self {
-        Effort { queries: 0, nearest: Some(k), ..Effort::FULL }
+        Effort { pairs: 0, nearest: Some(k), ..Effort::FULL }
+    }
+
+    /// Queries, and points to compare each of them with: a share of all pairs that takes about a
+    /// hundredth of the time of comparing all of them, and more where that is nothing.
+    fn sample(&self, left: usize, right: usize, dim: usize) -> Sample {
+        let all = left.saturating_mul(right);
+        let share = (all / SHARE).max(LEAST_COORDINATES / dim);
+        let pairs = share.min(self.pairs).min(self.coordinates / dim).max(1);
+        // Queries differ in how many neighbours they have: a sample of few would not show it.
+        let queries = (pairs / 4).isqrt().clamp(1, left.max(1));
+        let points = (pairs / queries).clamp(1, right.max(1)).min(MOST_ROWS);
+        let queries = (pairs / points).clamp(1, left.max(1)).min(MOST_ROWS);
+        Sample::new(queries, points, left, right)
     }
 }
 
-/// Coordinates in the sample at the most.
-const COORDINATES: usize = 1 << 20;
-/// Radii at which sampled pairs are counted: ε·2ᵏ.
-pub(crate) const RADII: usize = 12;
+/// Of all pairs one in so many is compared, or so many coordinates where that is more.
+const SHARE: usize = 512;
+const LEAST_COORDINATES: usize = 1 << 14;
+/// Rows of a side in the sample: each is a place in memory of its own.
+const MOST_ROWS: usize = 1 << 13;
+/// Coordinates of the pairs that are kept, at the most.
+const KEPT_COORDINATES: usize = 1 << 18;
 
 /// What is known of the points before anything is decided.
 #[derive(Clone, Debug)]
@@ -66,9 +96,8 @@ pub(crate) struct Summary {
     pub(crate) metric: Metric,
     /// Differences of some of the sampled pairs, a column for each dimension.
     pub(crate) differences: Vec<Vec<f64>>,
-    /// Number of sampled pairs, and how many of them lie within ε·2ᵏ.
-    pub(crate) pairs: usize,
-    pub(crate) within: [usize; RADII],
+    /// Neighbours within ε of a left point, by the sample.
+    pub(crate) pairs: Pairs,
     /// How well boxes tell points apart, where that was asked and there are enough of them.
     pub(crate) pruning: Option<Pruning>,
 }
@@ -103,8 +132,7 @@ impl Summary {
             reach: threshold.reach,
             metric: threshold.metric,
             differences: Vec::new(),
-            pairs: 0,
-            within: [0; RADII],
+            pairs: Pairs::none(dim),
             pruning: effort.nearest.and_then(|k| Pruning::sample(left, other, threshold, k)),
         };
         summary.sample(left, other, threshold, effort);
@@ -121,50 +149,39 @@ impl Summary {
         t: &Threshold<T>,
         effort: Effort,
     ) {
-        if left.is_empty() || right.is_empty() || effort.queries == 0 {
+        if left.is_empty() || right.is_empty() || effort.pairs == 0 {
             return;
         }
-        let queries = (left.len() / 64).clamp(1, effort.queries);
-        let points = (right.len() / 16).clamp(1, effort.points);
-        let points = points.min((COORDINATES / (queries * self.dim)).max(8));
-        let bound = |k: usize| t.metric.widen(0.0, t.eps.to_f64() * f64::from(1u32 << k));
-        let bounds: [f64; RADII] = core::array::from_fn(bound);
-        fn copy<T: Scalar>(points: Points<'_, T>, row: usize) -> impl Iterator<Item = f64> {
-            points.row(row).iter().map(|x| x.to_f64())
-        }
-        let rows: Vec<usize> = (0..points).map(|p| spread(p, points, right.len())).collect();
-        let sampled: Vec<f64> = rows.iter().flat_map(|&row| copy(right, row)).collect();
-        let asked = (0..queries).into_par_iter().map(|q| {
-            let i = spread(q, queries, left.len());
-            let x: Vec<f64> = copy(left, i).collect();
-            let (mut pairs, mut within, mut kept) = (0, [0; RADII], Vec::new());
-            for (p, y) in sampled.chunks_exact(self.dim).enumerate() {
-                if self.is_self && i == rows[p] {
-                    continue;
-                }
-                let differences = x.iter().zip(y).map(|(x, y)| (x - y).abs());
-                let acc = differences.clone().fold(0.0, |acc, d| t.metric.widen(acc, d));
-                if p % effort.kept == 0 {
-                    kept.extend(differences);
-                }
-                pairs += 1;
-                let mut k = RADII;
-                while k > 0 && acc <= bounds[k - 1] {
-                    k -= 1;
-                    within[k] += 1;
-                }
+        let (dim, is_self) = (self.dim, self.is_self);
+        let Sample { queries, points } = effort.sample(left.len(), right.len(), dim);
+        let columns = Columns::new(right, &points, t.metric);
+        let pairs = queries.len() * points.len();
+        let step = pairs.div_ceil(effort.kept.min(KEPT_COORDINATES / dim)).max(1);
+        let asked = queries.par_iter().with_min_len(8).enumerate().map(|(q, &row)| {
+            let query = left.row(row);
+            let mut distances = Vec::with_capacity(points.len());
+            columns.from(query, |strip| distances.extend_from_slice(strip));
+            let own = points.binary_search(&row).ok().filter(|_| is_self);
+            if let Some(own) = own {
+                distances.swap_remove(own);
             }
-            (pairs, within, kept)
+            // Every step-th of all pairs, whichever query it is of.
+            let first = (step - q * points.len() % step) % step;
+            let kept = (first..points.len()).step_by(step).filter(|p| own != Some(*p));
+            (distances, kept.collect::<Vec<_>>())
         });
-        let asked: Vec<(usize, [usize; RADII], Vec<f64>)> = asked.collect();
-        self.differences = vec![Vec::new(); self.dim];
-        for (pairs, within, kept) in asked {
-            self.pairs += pairs;
-            self.within.iter_mut().zip(within).for_each(|(sum, n)| *sum += n);
-            for (j, column) in self.differences.iter_mut().enumerate() {
-                column.extend(kept.iter().skip(j).step_by(self.dim));
+        let (distances, kept): (Vec<_>, Vec<_>) = asked.collect::<Vec<_>>().into_iter().unzip();
+        let difference = |j: usize| {
+            let mut differences = Vec::with_capacity(pairs / step + 1);
+            for (row, kept) in queries.iter().zip(&kept) {
+                let x = left.row(*row)[j].to_f64();
+                differences.extend(kept.iter().map(|&p| (x - columns.coordinate(j, p)).abs()));
             }
-        }
+            differences
+        };
+        self.differences = (0..dim).into_par_iter().with_min_len(8).map(difference).collect();
+        let others = right.len() - usize::from(is_self);
+        self.pairs = Pairs::new(&distances, &columns.scale(), self.eps, dim, (left.len(), others));
     }
 
     /// The fraction of sampled pairs that differ by at most `limits[j]` in each listed
@@ -277,8 +294,7 @@ pub(crate) mod tests {
             reach: eps,
             metric: Metric::L2,
             differences: Vec::new(),
-            pairs: 0,
-            within: [0; RADII],
+            pairs: Pairs::none(dim),
             pruning: None,
         }
     }

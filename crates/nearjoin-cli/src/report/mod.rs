@@ -243,7 +243,7 @@ fn expectation(plan: &Plan<'_>) -> String {
          <tr><th scope=\"row\">found</th><td class=\"wide\">{}</td><td>{}{}</td></tr>\n\
          </tbody></table>\n",
         chart::bar("filled", 0.0, expected / most, "expected"),
-        estimate(expected),
+        if expected < 1.0 { "none".to_owned() } else { estimate(expected) },
         chart::bar("chosen", 0.0, found / most, "found"),
         count(plan.pairs),
         difference.unwrap_or_default(),

@@ -16,6 +16,7 @@ use crate::scalar::Scalar;
 use crate::sides::Sides;
 use crate::sink::Sink;
 use crate::stats::{Stats, bytes};
+use crate::summary::Estimated;
 
 /// A join that is decided but not run. It borrows the points.
 ///
@@ -67,6 +68,11 @@ impl<T: Scalar> Plan<'_, T> {
     /// The estimated number of ordered pairs; of the nearest, if each point has its k.
     pub fn estimated_pairs(&self) -> f64 {
         self.decision.pairs()
+    }
+
+    /// The same with the range in which the number lies: what a sample can tell.
+    pub fn expected_pairs(&self) -> Estimated {
+        self.decision.expected_pairs()
     }
 
     /// What each strategy would cost, the cheapest first: of these the plan has chosen.

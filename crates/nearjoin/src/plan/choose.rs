@@ -1,6 +1,6 @@
 //! Which strategy, in which shape, from estimated costs.
 
-use super::estimate::{self, Cost};
+use super::estimate::{self, Cost, Sharing};
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
 use crate::options::Strategy;
@@ -53,6 +53,7 @@ pub(super) fn alternatives(
     summary: &Summary,
     shaping: Shaping,
     neighbors: f64,
+    sharing: &Sharing,
 ) -> Vec<Alternative> {
     let dims = by_selectivity(summary);
     let mut all = vec![
@@ -65,8 +66,14 @@ pub(super) fn alternatives(
         grid(summary, &dims, shaping),
         ego(summary, &dims, neighbors),
     ];
-    all.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
+    sort(&mut all, sharing);
     all
+}
+
+/// Puts the cheapest first.
+pub(super) fn sort(all: &mut [Alternative], sharing: &Sharing) {
+    let cost = |a: &Alternative| a.cost.nanoseconds(sharing);
+    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
 }
 
 /// Dimensions, the one that tells most pairs apart first.

@@ -17,8 +17,6 @@ const UNITS: usize = 4;
 /// What the CPU does, beside its strategy.
 #[derive(Clone, Debug)]
 pub(crate) struct OnCpu {
-    /// Threads that share the work.
-    pub(crate) threads: usize,
     /// Columns in `f32`, where the lanes can filter by them.
     pub(crate) narrow: Option<Narrow>,
     /// Whether every 16 points have a box.
@@ -47,7 +45,7 @@ impl OnCpu {
             Question::Within(_) => unit(summary.left),
             Question::Nearest(_) => knn_unit(summary.left, threads),
         };
-        OnCpu { threads, narrow, boxes, unit }
+        OnCpu { narrow, boxes, unit }
     }
 }
 

@@ -4,9 +4,11 @@
 //! two x86-64 machines with AVX-512; they need only be right to a factor of two, since
 //! they choose between strategies that differ by more.
 
+use super::index_cost;
 use crate::index::grid::Axis;
 use crate::metric::Metric;
-use crate::summary::{RADII, Summary};
+use crate::options::Strategy;
+use crate::summary::Summary;
 
 /// One distance test, and what each dimension adds.
 const TEST: f64 = 0.08;
@@ -22,30 +24,10 @@ const BOXES_PER_DIM: f64 = 2.5;
 /// Bringing a row of the result to its place, and a pair of it.
 pub(crate) const ROW: f64 = 50.0;
 pub(crate) const PAIR: f64 = 2.0;
+/// Dimensions up to which the recursive join was measured.
+const FITTED: usize = 8;
 /// Queries in a full block.
 const QUERIES: f64 = 16.0;
-
-/// Expected neighbours per left point.
-///
-/// Where the sample holds too few pairs within ε to tell, it is asked at 2ε, 4ε and so
-/// on, and the count is scaled back by the growth it shows there.
-pub(crate) fn neighbors(summary: &Summary) -> f64 {
-    const ENOUGH: usize = 48;
-    if summary.pairs == 0 {
-        return 0.0;
-    }
-    let k = summary.within.iter().position(|&hits| hits >= ENOUGH).unwrap_or(RADII - 1);
-    let hits = summary.within[k] as f64;
-    let mut fraction = hits / summary.pairs as f64;
-    if k > 0 {
-        let growth = match summary.within.get(k + 1) {
-            Some(&next) if next > summary.within[k] => (next as f64 / hits.max(1.0)).log2(),
-            _ => summary.dim as f64,
-        };
-        fraction *= 0.5f64.powf(growth.clamp(0.0, summary.dim as f64) * k as f64);
-    }
-    fraction * summary.right as f64
-}
 
 /// Volume of the unit ball of a metric.
 pub(super) fn ball(metric: Metric, dim: f64) -> f64 {
@@ -77,6 +59,42 @@ pub(crate) struct Cost {
     pub(crate) tests: f64,
     /// Nanoseconds per left point.
     pub(crate) per_query: f64,
+    /// Nanoseconds of the index, of both sides.
+    pub(crate) index: f64,
+}
+
+/// Threads that share the index, and that share so many queries: few queries are few units of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sharing {
+    pub(crate) threads: f64,
+    pub(crate) busy: f64,
+    pub(crate) queries: f64,
+}
+
+impl Sharing {
+    /// Queries that go to `threads` threads in units.
+    pub(crate) fn new(queries: usize, unit: usize, threads: usize) -> Self {
+        let units = queries.div_ceil(unit).max(1);
+        let busy = threads.max(1).min(units) as f64;
+        Sharing { threads: threads.max(1) as f64, busy, queries: queries as f64 }
+    }
+
+    /// A device, whose costs are those of all its threads.
+    pub(crate) fn device(queries: usize) -> Self {
+        Sharing { threads: 1.0, busy: 1.0, queries: queries as f64 }
+    }
+
+    /// Nanoseconds of nanoseconds that every query takes one thread.
+    pub(crate) fn queries(&self, per_query: f64) -> f64 {
+        per_query * self.queries / self.busy
+    }
+}
+
+impl Cost {
+    /// Nanoseconds of all of it.
+    pub(crate) fn nanoseconds(&self, sharing: &Sharing) -> f64 {
+        self.index / sharing.threads + sharing.queries(self.per_query)
+    }
 }
 
 fn test(dim: usize) -> f64 {
@@ -88,10 +106,20 @@ fn tested(dim: usize, tests: f64, block: f64) -> f64 {
     tests * (test(dim) + GATHER_PER_DIM * dim as f64 / block)
 }
 
+/// Queries of a full block: all of them, if they are few.
+fn block(summary: &Summary) -> f64 {
+    QUERIES.min(summary.left.max(1) as f64)
+}
+
 /// Every point against every point.
 pub(crate) fn brute(summary: &Summary) -> Cost {
     let tests = summary.right as f64;
-    Cost { tests, per_query: tested(summary.dim, tests, QUERIES) + BLOCK / QUERIES }
+    let block = block(summary);
+    Cost {
+        tests,
+        per_query: tested(summary.dim, tests, block) + BLOCK / block,
+        index: index_cost::epsilon(summary, Strategy::Brute, 0),
+    }
 }
 
 /// The directory with `fanout` parts on each level.
@@ -103,10 +131,11 @@ pub(crate) fn directory(summary: &Summary, dims: &[usize], fanout: usize) -> Cos
         .product();
     let tests = summary.right as f64 * fraction;
     let parts = (fanout * dims.len()) as f64 * 4.0;
-    let sort = 60.0 * dims.len() as f64;
+    let block = block(summary);
     Cost {
         tests,
-        per_query: tested(summary.dim, tests, QUERIES) + (BLOCK + parts) / QUERIES + sort,
+        per_query: tested(summary.dim, tests, block) + (BLOCK + parts) / block,
+        index: index_cost::epsilon(summary, Strategy::Directory, dims.len()),
     }
 }
 
@@ -123,7 +152,10 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     let near = [&half[..], &[(along.dim, reach)]].concat();
     let in_row = points * if half.is_empty() { 1.0 } else { summary.fraction(&half) };
     let in_reach = points * summary.fraction(&near);
-    let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(QUERIES);
+    // Queries are spread as the points are, if they are as many.
+    let density = summary.left as f64 / points.max(1.0);
+    let (in_row, in_reach) = (in_row * density, in_reach * density);
+    let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(block(summary));
     let length = reach * (block / in_reach.max(1e-9)).min(2.0);
     let mut limits: Vec<_> = slow.iter().map(|axis| (axis.dim, reach + axis.width / 2.0)).collect();
     limits.push((along.dim, reach + along.width + length / 2.0));
@@ -135,27 +167,30 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
     // A table that does not fit the cache costs a miss per row.
     let lookup = if cells <= 2.0 * points { LOOKUP } else { 4.0 * LOOKUP };
-    let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * lookup) / block + 15.0;
-    Cost { tests, per_query }
+    let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * lookup) / block;
+    Cost { tests, per_query, index: index_cost::epsilon(summary, Strategy::Grid, 0) }
 }
 
 /// The recursive join over boxes of sixteen points.
 ///
 /// Around a ball that holds `neighbors` points, a box of sixteen is about
 /// `(16 · volume of the unit ball / neighbors)^(1/dim)` of its radius wide; only boxes that
-/// cross the surface are tested. The factor 1.3 is fitted.
+/// cross the surface are tested. The factor 1.3 is fitted, in few dimensions; in many it is those
+/// in which the neighbours lie that count.
 pub(crate) fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Cost {
-    let dim = dims.len().clamp(1, summary.dim) as f64;
+    let mut dim = dims.len().clamp(1, summary.dim) as f64;
+    if dims.len() > FITTED {
+        dim = summary.pairs.rate.round().clamp(1.0, dim);
+    }
     let side = (16.0 * ball(summary.metric, dim) / neighbors.max(1e-6)).powf(1.0 / dim);
     let outer = (1.0 + 1.3 * side).powf(dim);
     let inner = (1.0 - 1.3 * side).max(0.0).powf(dim);
     let tests = (neighbors * (outer - inner)).min(summary.right as f64);
     let groups = tests / 32.0 + 16.0;
-    let sort = 110.0;
-    let per_query = tested(summary.dim, tests, QUERIES)
-        + (BLOCK + groups * BOXES_PER_DIM * summary.dim as f64) / QUERIES
-        + sort;
-    Cost { tests, per_query }
+    let block = block(summary);
+    let per_query = tested(summary.dim, tests, block)
+        + (BLOCK + groups * BOXES_PER_DIM * summary.dim as f64) / block;
+    Cost { tests, per_query, index: index_cost::epsilon(summary, Strategy::Ego, 0) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::{Decision, Detail, Expected, How, OnGpu};
 use crate::gpu::Cooperation;
 use crate::index::grid::Axis;
 use crate::index::rings;
+use crate::number;
 use crate::stats::bytes;
 
 impl Detail {
@@ -75,7 +76,8 @@ impl Decision {
             let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
             writeln!(
                 f,
-                "{mark} {strategy:<10} {seconds:>12.digits$} s {tests:>12.3e} distance tests"
+                "{mark} {strategy:<10} {seconds:>12.digits$} s {:>12} distance tests",
+                number::estimate(tests)
             )?;
         }
         Ok(())
@@ -84,12 +86,16 @@ impl Decision {
     fn explain_result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.points.0;
         match self.expected {
-            Expected::About(neighbors) => writeln!(
-                f,
-                "estimated result {:.3e} pairs, {neighbors:.1} neighbours per point, {} as CSR",
-                self.pairs(),
-                bytes((self.pairs() * 4.0 + left as f64 * 8.0) as u64)
-            ),
+            Expected::About(neighbors) => {
+                let pairs = neighbors.times(left as f64);
+                write!(f, "expected result: {}", pairs.of("pairs"))?;
+                if !pairs.is_bound() {
+                    write!(f, ", {} neighbours per point", number::figures(neighbors.about, 2))?;
+                }
+                // What there would be room for, where that is all that is known.
+                let most = if pairs.is_bound() { pairs.high } else { pairs.about };
+                writeln!(f, ", {} as CSR", bytes((most * 4.0 + left as f64 * 8.0) as u64))
+            }
             Expected::Most(k) => {
                 let pair = 4 + self.width as u64;
                 let result = (left as u64).saturating_mul(k as u64).saturating_mul(pair);

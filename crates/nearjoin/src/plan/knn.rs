@@ -1,32 +1,36 @@
 //! The strategies of the KNN-join, and what they cost.
 
-use super::choose::{Alternative, Detail};
-use super::estimate::{Cost, ball};
+use super::choose::{Alternative, Detail, sort};
+use super::estimate::{Cost, Sharing, ball};
+use super::index_cost;
 use crate::index::rings;
 use crate::options::Strategy;
 use crate::summary::{Pruning, Summary};
 
-/// Nanoseconds of one thread: a test of a tree, what each dimension adds to it, and to the order
-/// of a point; the rest of a query, and each of its neighbours.
+/// Nanoseconds of one thread: a test of a tree, and what each dimension adds to it; the rest of a
+/// query, and each of its neighbours.
 const TEST: f64 = 0.9;
 const TEST_PER_DIM: f64 = 0.18;
-const ORDER_PER_DIM: f64 = 30.0;
-const ORDER: f64 = 200.0;
+const QUERY: f64 = 60.0;
 const RANK: f64 = 10.0;
-/// The same for a candidate that goes through the sieve.
+/// The same for a candidate that goes through the sieve, and what it adds for a block of queries.
 const SIFT: f64 = 0.25;
 const SIFT_PER_DIM: f64 = 0.043;
+const BLOCK: f64 = 16.0;
+const LOAD_PER_DIM: f64 = 0.3;
 /// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
 const GRID: f64 = 1.3;
 
 /// Every strategy, the cheapest first, for the `k` nearest.
-pub(super) fn alternatives(summary: &Summary, k: usize) -> Vec<Alternative> {
+pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Vec<Alternative> {
     let (all, dim) = (summary.right as f64, summary.dim as f64);
-    let per_query = ORDER + ORDER_PER_DIM * dim + RANK * k as f64;
-    let searched = |tests: f64| {
+    let per_query = QUERY + RANK * k as f64;
+    let searched = |tests: f64, strategy: Strategy| {
         let per_query = tests * (TEST + TEST_PER_DIM * dim) + per_query;
-        Cost { tests, per_query }
+        Cost { tests, per_query, index: index_cost::nearest(summary, strategy) }
     };
+    let block = BLOCK.min(summary.left.max(1) as f64);
+    let sifted = all * (SIFT + (SIFT_PER_DIM + LOAD_PER_DIM / block) * dim);
     let tests = tree_tests(summary, k);
     let leaves = summary.right.div_ceil(16);
     // A grid is ordered faster than a tree and searched more slowly, if the points are spread
@@ -35,12 +39,12 @@ pub(super) fn alternatives(summary: &Summary, k: usize) -> Vec<Alternative> {
     let mut all = vec![
         Alternative {
             strategy: Strategy::Tree,
-            cost: searched(tests),
+            cost: searched(tests, Strategy::Tree),
             detail: Detail::Tree { leaves },
         },
         Alternative {
             strategy: Strategy::Grid,
-            cost: searched(in_cells),
+            cost: searched(in_cells, Strategy::Grid),
             detail: Detail::Rings {
                 cells: (summary.right / rings::PER_CELL).max(1),
                 axes: summary.dim.min(rings::AXES),
@@ -48,11 +52,15 @@ pub(super) fn alternatives(summary: &Summary, k: usize) -> Vec<Alternative> {
         },
         Alternative {
             strategy: Strategy::Brute,
-            cost: Cost { tests: all, per_query: all * (SIFT + SIFT_PER_DIM * dim) },
+            cost: Cost {
+                tests: all,
+                per_query: sifted + per_query,
+                index: index_cost::nearest(summary, Strategy::Brute),
+            },
             detail: Detail::Brute,
         },
     ];
-    all.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
+    sort(&mut all, sharing);
     all
 }
 
@@ -151,7 +159,8 @@ mod tests {
     fn boxes_that_prune_make_a_tree_and_others_do_not() {
         let first = |tests: [f64; 2]| {
             let pruning = Some(Pruning { points: [512, 2048], tests, k: 10 });
-            alternatives(&Summary { pruning, ..summary(1_000_000, 32, 1.0) }, 10)[0].strategy
+            let summary = Summary { pruning, ..summary(1_000_000, 32, 1.0) };
+            alternatives(&summary, 10, &Sharing::new(1_000_000, 256, 4))[0].strategy
         };
         assert_eq!(first([200.0, 220.0]), Strategy::Tree);
         assert_eq!(first([512.0, 2048.0]), Strategy::Brute);

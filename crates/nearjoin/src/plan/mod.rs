@@ -12,6 +12,7 @@ mod cpu;
 pub(crate) mod estimate;
 mod explain;
 mod gpu;
+mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
@@ -20,13 +21,14 @@ pub(crate) use budget::Budget;
 pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
+use estimate::{Cost, Sharing};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
 use crate::options::{Device, DuplicateRemoval, Options, Strategy};
 use crate::question::{Question, Within};
 use crate::stats::bytes;
-use crate::summary::Summary;
+use crate::summary::{Estimated, Summary};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,7 @@ pub(crate) struct Decision {
     /// Why a GPU that could have been used will not be.
     pub(crate) why_no_gpu: Option<String>,
     landing: f64,
+    sharing: Sharing,
 }
 
 /// Where it will be done, and how.
@@ -83,7 +86,7 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Expected {
     /// By a sample.
-    About(f64),
+    About(Estimated),
     /// So many at the most, and as a rule.
     Most(usize),
 }
@@ -91,7 +94,7 @@ pub(crate) enum Expected {
 impl Expected {
     pub(crate) fn neighbors(self) -> f64 {
         match self {
-            Expected::About(neighbors) => neighbors,
+            Expected::About(neighbors) => neighbors.about,
             Expected::Most(k) => k as f64,
         }
     }
@@ -101,12 +104,18 @@ impl Expected {
 pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decision {
     let expected = expected(asked, summary);
     let neighbors = expected.neighbors();
-    let alternatives = match asked.question {
-        Question::Within(within) => choose::alternatives(summary, shaping(within), neighbors),
-        Question::Nearest(nearest) => knn::alternatives(summary, nearest.k),
+    let threads = host.threads;
+    let (alternatives, sharing) = match asked.question {
+        Question::Within(within) => {
+            let sharing = Sharing::new(summary.left, unit(summary.left), threads);
+            (choose::alternatives(summary, shaping(within), neighbors, &sharing), sharing)
+        }
+        Question::Nearest(nearest) => {
+            let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);
+            (knn::alternatives(summary, nearest.k, &sharing), sharing)
+        }
     };
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
-    let threads = host.threads;
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
         Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how), 0),
@@ -117,7 +126,8 @@ pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decis
     };
     let (chosen, how) = ((chosen, named), How::Cpu(how));
     let index = index + search;
-    let mut decision = decision(asked, summary, host, chosen, alternatives, expected, index, how);
+    let mut decision =
+        decision(asked, summary, host, chosen, alternatives, expected, index, how, sharing);
     decision.search_bytes = search;
     decision
 }
@@ -136,7 +146,8 @@ pub(crate) fn on_gpu(
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let tests = chosen.cost.tests;
     let how = OnGpu::new(asked, summary, device, &host.calibration, expected, tests);
-    decision(asked, summary, host, (chosen, named), alternatives, expected, 0, How::Gpu(how))
+    let (how, sharing) = (How::Gpu(how), Sharing::device(summary.left));
+    decision(asked, summary, host, (chosen, named), alternatives, expected, 0, how, sharing)
 }
 
 /// Whether a GPU should be looked for, where the options leave it open: it is opened only then. If
@@ -176,7 +187,10 @@ pub(crate) fn prefer_gpu(on_cpu: &Decision, on_gpu: &Decision) -> Result<(), Str
 
 fn expected(asked: &Asked<'_>, summary: &Summary) -> Expected {
     match asked.question {
-        Question::Within(_) => Expected::About(estimate::neighbors(summary)),
+        Question::Within(_) => {
+            let own = summary.is_self && asked.options.include_self;
+            Expected::About(summary.pairs.neighbors.plus(f64::from(own)))
+        }
         Question::Nearest(nearest) => Expected::Most(nearest.k),
     }
 }
@@ -207,6 +221,7 @@ fn decision(
     expected: Expected,
     index: u64,
     how: How,
+    sharing: Sharing,
 ) -> Decision {
     Decision {
         chosen,
@@ -223,6 +238,7 @@ fn decision(
         how,
         why_no_gpu: None,
         landing: host.calibration.landing,
+        sharing,
     }
 }
 
@@ -238,6 +254,14 @@ impl Decision {
         self.expected.neighbors() * self.points.0 as f64
     }
 
+    /// The same with the range in which their number lies.
+    pub(crate) fn expected_pairs(&self) -> Estimated {
+        match self.expected {
+            Expected::About(neighbors) => neighbors.times(self.points.0 as f64),
+            Expected::Most(_) => Estimated::exactly(self.pairs()),
+        }
+    }
+
     /// Expected distance tests.
     pub(crate) fn tests(&self) -> f64 {
         self.chosen.cost.tests * self.points.0 as f64
@@ -246,11 +270,13 @@ impl Decision {
     /// Expected seconds to index and to count, and to list all neighbours.
     pub(crate) fn seconds(&self) -> (f64, f64) {
         let queries = self.points.0 as f64;
-        let count = self.chosen.cost.per_query * queries * self.per_nanosecond();
+        let count = self.chosen.cost.nanoseconds(&self.sharing) * 1e-9;
         match &self.how {
             How::Cpu(_) => {
-                let written = queries * estimate::ROW + self.pairs() * estimate::PAIR;
-                (count, 1.3 * count + written * self.per_nanosecond())
+                // Neighbours are found once more, beside some of the time of the index.
+                let searched = self.sharing.queries(self.chosen.cost.per_query) * 1e-9;
+                let written = estimate::ROW * queries + estimate::PAIR * self.pairs();
+                (count, count + 0.3 * searched + written / self.sharing.threads * 1e-9)
             }
             How::Gpu(_) => {
                 (count, 2.0 * count + (self.pairs() * 4.0 + queries * 8.0) / self.landing)
@@ -260,19 +286,11 @@ impl Decision {
 
     /// Expected seconds, and distance tests, of each strategy.
     pub(crate) fn costs(&self) -> impl Iterator<Item = (Strategy, f64, f64)> {
-        let points = self.points.0 as f64;
-        let seconds = self.per_nanosecond() * points;
+        let queries = self.points.0 as f64;
+        let seconds = |cost: &Cost| cost.nanoseconds(&self.sharing) * 1e-9;
         self.alternatives
             .iter()
-            .map(move |a| (a.strategy, a.cost.per_query * seconds, a.cost.tests * points))
-    }
-
-    /// Seconds that a nanosecond of the costs takes, shared between the threads.
-    fn per_nanosecond(&self) -> f64 {
-        match &self.how {
-            How::Cpu(how) => 1e-9 / how.threads.max(1) as f64,
-            How::Gpu(_) => 1e-9,
-        }
+            .map(move |a| (a.strategy, seconds(&a.cost), a.cost.tests * queries))
     }
 
     /// Bytes of three times the input, which an index may use, that one of `index` bytes leaves

@@ -3,13 +3,18 @@
 use super::*;
 use crate::gpu::{Cooperation, GpuOptions, Schedule};
 use crate::question::Nearest;
+use crate::summary::Pairs;
 use crate::summary::tests::summary;
 
 /// So many points in the unit square, of which a share of the sampled pairs lies within ε.
 fn points(points: usize, eps: f64, within: f64) -> Summary {
-    let pairs = 100_000;
-    let summary = summary(points, 2, eps);
-    Summary { pairs, within: [(within * pairs as f64) as usize; _], ..summary }
+    neighbors(summary(points, 2, eps), within * points as f64)
+}
+
+/// Each left point has so many neighbours.
+fn neighbors(summary: Summary, neighbors: f64) -> Summary {
+    let pairs = Pairs { neighbors: Estimated::exactly(neighbors), ..summary.pairs };
+    Summary { pairs, ..summary }
 }
 
 fn host() -> Host {
@@ -105,14 +110,13 @@ fn points_beyond_the_memory_of_a_gpu_are_cut_into_slabs() {
 #[test]
 fn rows_are_listed_where_a_pair_takes_many_tests() {
     // A neighbour or two, and all others are candidates.
-    let sparse = summary(100_000, 2, 10.0);
-    let sparse = Summary { pairs: 100_000, within: [2; _], ..sparse };
+    let sparse = neighbors(summary(100_000, 2, 10.0), 2.0);
     let asked = within(10.0, |options, _| options.strategy = Strategy::Brute);
     let how = on_gpu_of(64 << 30, &sparse, &asked);
     assert_eq!(how.gathering, Gathering::Listed);
     assert!(how.mirrors());
     // Most candidates match.
-    let dense = Summary { within: [90_000; _], ..sparse };
+    let dense = neighbors(sparse, 90_000.0);
     let how = on_gpu_of(64 << 30, &dense, &asked);
     assert_eq!(how.gathering, Gathering::Counted);
     assert!(!how.mirrors() && how.boxes);
@@ -185,4 +189,42 @@ fn rows_are_kept_where_there_is_room_for_them_twice() {
     let none = on_cpu(&asked, &points(1_000_000, 0.01, 1e-5), &host());
     assert_eq!(none.spare(0), 0);
     assert!(none.budget.check_index().is_err());
+}
+
+/// The strategy for so many queries against so many points in the unit cube, of which each query
+/// has ten within ε.
+fn strategy(left: usize, right: usize, dim: usize, question: &Question) -> Strategy {
+    let summary = neighbors(summary(right, dim, 0.01), 10.0);
+    let summary = Summary { left, is_self: false, ..summary };
+    let asked = Asked { question, options: &Options::default() };
+    on_cpu(&asked, &summary, &host()).chosen.strategy
+}
+
+#[test]
+fn few_queries_are_not_worth_an_index() {
+    let within = Within::new(0.01).into();
+    let nearest = Nearest::new(8).into();
+    for (left, right) in [(1, 10_000_000), (10, 5_000_000)] {
+        for dim in [2, 3, 6, 32] {
+            assert_eq!(strategy(left, right, dim, &within), Strategy::Brute, "{left} in {dim}-D");
+            assert_eq!(strategy(left, right, dim, &nearest), Strategy::Brute, "{left} in {dim}-D");
+        }
+    }
+    assert_eq!(strategy(100_000, 1_000_000, 2, &within), Strategy::Grid);
+    assert_eq!(strategy(100_000, 1_000_000, 2, &nearest), Strategy::Tree);
+}
+
+#[test]
+fn an_index_is_in_the_costs_and_few_queries_are_for_few_threads() {
+    let question = Within::new(0.01).into();
+    let seconds = |left: usize, right: usize| {
+        let summary = Summary { left, is_self: false, ..summary(right, 2, 0.01) };
+        let asked = Asked { question: &question, options: &Options::default() };
+        on_cpu(&asked, &summary, &host()).seconds().0
+    };
+    assert!(seconds(1, 10_000_000) > 8.0 * seconds(1, 1_000_000));
+    assert!(seconds(10_000_000, 1) > 8.0 * seconds(1_000_000, 1));
+    // One unit of queries is for one thread: the second costs nothing.
+    let (one, two) = (Sharing::new(16, 16, 4), Sharing::new(32, 16, 4));
+    assert_eq!(one.queries(1.0), two.queries(1.0));
 }

@@ -9,6 +9,7 @@ mod conformance;
 mod data;
 mod determinism;
 mod errors;
+mod estimates;
 mod gpu;
 mod knn;
 mod monitor;
