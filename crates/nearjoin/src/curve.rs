@@ -106,9 +106,8 @@ impl NeighborCurve {
     /// The curve itself: distances, ascending, with the average number of neighbours within
     /// each; only where the number changes.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let point = |&(bin, pairs): &(u32, u64)| {
-            (end(&self.scale, bin), self.weight * pairs as f64)
-        };
+        let point =
+            |&(bin, pairs): &(u32, u64)| (end(&self.scale, bin), self.weight * pairs as f64);
         self.steps.iter().map(point).filter(|(eps, _)| eps.is_finite())
     }
 

@@ -31,8 +31,8 @@ pub(crate) struct Effort {
 impl Effort {
     /// For joins that take the CPU milliseconds at least.
     pub(crate) const FULL: Effort = Effort {
-        pairs: 1 << 18,
-        coordinates: 1 << 25,
+        pairs: 1 << 20,
+        coordinates: 1 << 24,
         kept: 1 << 14,
         whole_extents: true,
         nearest: None,
@@ -61,6 +61,8 @@ impl Effort {
     fn sample(&self, left: usize, right: usize, dim: usize) -> Sample {
         let all = left.saturating_mul(right);
         let share = (all / SHARE).max(LEAST_COORDINATES / dim);
+        // An index may be faster by far: for every four points no more than a pair.
+        let share = share.min(((left + right) / 4).max(LEAST_PAIRS));
         let pairs = share.min(self.pairs).min(self.coordinates / dim).max(1);
         // Queries differ in how many neighbours they have: a sample of few would not show it.
         let queries = (pairs / 4).isqrt().clamp(1, left.max(1));
@@ -73,6 +75,8 @@ impl Effort {
 /// Of all pairs one in so many is compared, or so many coordinates where that is more.
 const SHARE: usize = 512;
 const LEAST_COORDINATES: usize = 1 << 14;
+/// Pairs that take no time beside any join of many points.
+const LEAST_PAIRS: usize = 1 << 17;
 /// Rows of a side in the sample: each is a place in memory of its own.
 const MOST_ROWS: usize = 1 << 13;
 /// Coordinates of the pairs that are kept, at the most.

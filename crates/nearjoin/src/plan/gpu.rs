@@ -66,7 +66,11 @@ fn cost(summary: &Summary, speed: Speed, tests: f64, rows: f64, axes: usize) -> 
     let instructions = tests * test + rows * lookup + runs * RUN;
     let points = (summary.left + if summary.is_self { 0 } else { summary.right }) as f64;
     let index = speed.index * summary.dim as f64 * points / summary.left.max(1) as f64;
-    estimate::Cost { tests, per_query: instructions / TOGETHER * speed.instruction + index, index: 0.0 }
+    estimate::Cost {
+        tests,
+        per_query: instructions / TOGETHER * speed.instruction + index,
+        index: 0.0,
+    }
 }
 
 /// The cheapest grid: how many dimensions to index, and how wide the cells.

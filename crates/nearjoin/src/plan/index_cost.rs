@@ -27,25 +27,29 @@ const HALVINGS: f64 = 16.0;
 
 /// The index of an ε-join. `levels`: those of a directory.
 pub(super) fn epsilon(summary: &Summary, strategy: Strategy, levels: usize) -> f64 {
-    all_points(summary, match strategy {
-        Strategy::Directory => {
-            per_point(COPY, summary) + LEVEL * levels as f64
-        }
-        Strategy::Grid => per_point(CELLS, summary),
-        Strategy::Ego => per_point(EGO, summary),
-        _ => per_point(COPY, summary),
-    })
+    all_points(
+        summary,
+        match strategy {
+            Strategy::Directory => per_point(COPY, summary) + LEVEL * levels as f64,
+            Strategy::Grid => per_point(CELLS, summary),
+            Strategy::Ego => per_point(EGO, summary),
+            _ => per_point(COPY, summary),
+        },
+    )
 }
 
 /// The index of a KNN-join.
 pub(super) fn nearest(summary: &Summary, strategy: Strategy) -> f64 {
     let halvings = (summary.right as f64 / 16.0).max(2.0).log2() / HALVINGS;
     let split = SPLIT * summary.dim.min(SPLIT_DIMS) as f64;
-    all_points(summary, match strategy {
-        Strategy::Brute => per_point(LEAVES, summary),
-        Strategy::Grid => per_point(RINGS, summary),
-        _ => per_point(TREE, summary) + split * halvings,
-    })
+    all_points(
+        summary,
+        match strategy {
+            Strategy::Brute => per_point(LEAVES, summary),
+            Strategy::Grid => per_point(RINGS, summary),
+            _ => per_point(TREE, summary) + split * halvings,
+        },
+    )
 }
 
 fn per_point((point, dimension): (f64, f64), summary: &Summary) -> f64 {

@@ -13,7 +13,8 @@ const TEST: f64 = 0.9;
 const TEST_PER_DIM: f64 = 0.18;
 const QUERY: f64 = 60.0;
 const RANK: f64 = 10.0;
-/// The same for a candidate that goes through the sieve, and what it adds for a block of queries.
+/// The same for a candidate that goes through the sieve, and what loading it adds where there are
+/// too few queries to share it.
 const SIFT: f64 = 0.25;
 const SIFT_PER_DIM: f64 = 0.043;
 const BLOCK: f64 = 16.0;
@@ -30,12 +31,15 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
         Cost { tests, per_query, index: index_cost::nearest(summary, strategy) }
     };
     let block = BLOCK.min(summary.left.max(1) as f64);
-    let sifted = all * (SIFT + (SIFT_PER_DIM + LOAD_PER_DIM / block) * dim);
+    let load = LOAD_PER_DIM * (1.0 / block - 1.0 / BLOCK);
+    let sifted = all * (SIFT + (SIFT_PER_DIM + load) * dim);
     let tests = tree_tests(summary, k);
     let leaves = summary.right.div_ceil(16);
     // A grid is ordered faster than a tree and searched more slowly, if the points are spread
-    // evenly, and much more slowly if not. Nothing here tells, so it is never the cheaper one.
+    // evenly, and much more slowly if not: then it is not the cheaper one.
+    let even = summary.pruning.is_some_and(|pruning| pruning.even);
     let in_cells = grid_tests(summary, k).max(GRID * tests);
+    let ordered = if even { Strategy::Grid } else { Strategy::Tree };
     let mut all = vec![
         Alternative {
             strategy: Strategy::Tree,
@@ -44,7 +48,7 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
         },
         Alternative {
             strategy: Strategy::Grid,
-            cost: searched(in_cells, Strategy::Grid),
+            cost: searched(in_cells, ordered),
             detail: Detail::Rings {
                 cells: (summary.right / rings::PER_CELL).max(1),
                 axes: summary.dim.min(rings::AXES),
@@ -76,7 +80,7 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
 /// volume is that of its parts, face by face.
 fn tree_tests(summary: &Summary, k: usize) -> f64 {
     let all = summary.right as f64;
-    if let Some(Pruning { points, tests, k: sampled }) = summary.pruning {
+    if let Some(Pruning { points, tests, k: sampled, .. }) = summary.pruning {
         // A sample without anything within the largest distance has no tests at all.
         let tests = tests.map(|tests| tests.max(1.0));
         let growth = (tests[1] / tests[0]).ln() / (points[1] as f64 / points[0] as f64).ln();
@@ -145,7 +149,7 @@ mod tests {
     #[test]
     fn a_sample_without_tests_is_a_tree_without_tests() {
         let tests = |tests: [f64; 2]| {
-            let pruning = Some(Pruning { points: [512, 2048], tests, k: 8 });
+            let pruning = Some(Pruning { points: [512, 2048], tests, k: 8, even: false });
             tree_tests(&Summary { pruning, ..summary(1_000_000, 2, 1.0) }, 8)
         };
         assert_eq!(tests([0.0, 0.0]), 1.0);
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn boxes_that_prune_make_a_tree_and_others_do_not() {
         let first = |tests: [f64; 2]| {
-            let pruning = Some(Pruning { points: [512, 2048], tests, k: 10 });
+            let pruning = Some(Pruning { points: [512, 2048], tests, k: 10, even: false });
             let summary = Summary { pruning, ..summary(1_000_000, 32, 1.0) };
             alternatives(&summary, 10, &Sharing::new(1_000_000, 256, 4))[0].strategy
         };

@@ -19,6 +19,10 @@ pub(crate) const ENOUGH: usize = 64;
 const STRIP: usize = 1024;
 /// Pairs within ε that are asked for the rate.
 const RATED: usize = 1024;
+/// How often ε is doubled, to find enough pairs without a look at all of them.
+const DOUBLINGS: usize = 8;
+/// How much of the error of a rate is left where it is taken to be the dimension.
+const KNOWN: f64 = 0.5;
 /// Standard deviations from what is expected to the ends of a range.
 const SURE: f64 = 2.0;
 
@@ -144,6 +148,8 @@ pub(crate) struct Tail {
     apart: f64,
     radius: f64,
     pub(crate) rate: f64,
+    /// The standard deviation of the rate, as a share of it.
+    error: f64,
 }
 
 impl Tail {
@@ -163,7 +169,8 @@ impl Tail {
         let rate = if logs > 0.0 { (apart - 2.0).max(0.5) / logs } else { dim };
         let same = (rate - dim).abs() <= SURE * dim / apart.sqrt();
         let rate = if same { dim } else { rate.min(dim) };
-        Some(Tail { equal: equal as f64, apart, radius, rate })
+        let error = if same { KNOWN } else { 1.0 } / apart.sqrt();
+        Some(Tail { equal: equal as f64, apart, radius, rate, error })
     }
 
     /// Pairs within `eps`, which is at most the radius.
@@ -179,7 +186,7 @@ impl Tail {
 
     /// The logarithm of the error of [`Tail::within`] that the rate makes, as a standard deviation.
     fn error(&self, eps: f64) -> f64 {
-        self.rate * (self.radius / eps).ln().max(0.0) / self.apart.sqrt()
+        self.rate * (self.radius / eps).ln().max(0.0) * self.error
     }
 }
 
@@ -226,7 +233,7 @@ impl Pairs {
             let range = range(total as f64, deviation(&hits, pairs, of));
             return Pairs { neighbors: range.times(per_pair), rate };
         }
-        let mut nearest: Vec<f64> = rows.concat();
+        let mut nearest = near_pairs(rows, bound);
         let last = ENOUGH.min(pairs) - 1;
         // Accumulated distances are not negative: their order is that of their bits.
         nearest.select_nth_unstable_by_key(last, |acc| acc.to_bits());
@@ -248,6 +255,18 @@ impl Pairs {
         }
         Pairs { neighbors: estimated.times(per_pair), rate: tail.rate }
     }
+}
+
+/// The accumulated distances of enough pairs, or of all, with none that is nearer left out.
+fn near_pairs(rows: &[Vec<f64>], bound: f64) -> Vec<f64> {
+    let mut bound = bound;
+    for _ in 0..DOUBLINGS {
+        bound *= 4.0;
+        if within(rows, bound).iter().sum::<usize>() >= ENOUGH {
+            return rows.iter().flatten().copied().filter(|acc| *acc <= bound).collect();
+        }
+    }
+    rows.concat()
 }
 
 /// How many of each row are within a bound.

@@ -21,6 +21,9 @@ const QUERIES: usize = 16;
 const NEIGHBORS: usize = 64;
 /// Points of a leaf.
 const LEAF: usize = 16;
+/// Axes of a grid at the most, and how many more than evenly spread points may share a cell.
+const AXES: usize = 3;
+const EVEN: f64 = 1.5;
 /// What a search looks at beyond the leaves that it must: its bounds are not tight from the start.
 const BEYOND: f64 = 1.25;
 
@@ -32,6 +35,8 @@ pub(crate) struct Pruning {
     pub(crate) tests: [f64; 2],
     /// Neighbours that were looked for.
     pub(crate) k: usize,
+    /// Whether the points fill their extent evenly, as a grid would like them to.
+    pub(crate) even: bool,
 }
 
 impl Pruning {
@@ -62,8 +67,31 @@ impl Pruning {
             groups.sort_by(f64::total_cmp);
             (BEYOND * groups[groups.len() / 2]).min(points as f64)
         });
-        Some(Pruning { points, tests, k })
+        Some(Pruning { points, tests, k, even: is_even(&rows(right, most), dim) })
     }
+}
+
+/// Whether points lie evenly in cells over the dimensions in which they spread most: whether a
+/// point shares its cell with hardly more others than it would if they did.
+fn is_even(points: &[f64], dim: usize) -> bool {
+    let len = points.len() / dim;
+    let all: Vec<u32> = (0..len as u32).collect();
+    let extents = extents(points, dim, &all);
+    let width = |j: usize| extents[j].1 / 2.0 - extents[j].0 / 2.0;
+    let mut dims: Vec<usize> = (0..dim).collect();
+    dims.sort_by(|&a, &b| width(b).total_cmp(&width(a)));
+    dims.truncate(AXES);
+    let slices = ((len / LEAF) as f64).powf(1.0 / dims.len() as f64) as usize;
+    let mut cells = vec![0usize; slices.pow(dims.len() as u32)];
+    for point in points.chunks_exact(dim) {
+        let slice = |j: &usize| {
+            let along = (point[*j] / 2.0 - extents[*j].0 / 2.0) / width(*j);
+            ((along * slices as f64) as usize).min(slices - 1)
+        };
+        cells[dims.iter().map(slice).fold(0, |cell, at| cell * slices + at)] += 1;
+    }
+    let shared: usize = cells.iter().map(|&points| points * points.saturating_sub(1)).sum();
+    shared as f64 * cells.len() as f64 <= EVEN * (len * len) as f64
 }
 
 /// Coordinates of rows from all over the input.
@@ -166,6 +194,7 @@ mod tests {
             let line = pruning(dim, true);
             assert!(line.tests[1] < 100.0, "{dim}-D: {line:?}");
         }
+        assert!(!pruning(16, true).even && pruning(2, false).even && pruning(3, false).even);
         let cube = pruning(32, false);
         assert!(cube.tests[1] > 1000.0 && cube.tests[1] > 2.0 * cube.tests[0], "{cube:?}");
     }
