@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use clap::Parser;
 use nearjoin::{Monitor, PointsBuf};
-use nearjoin_io::DType;
 use nearjoin_simt::Simt;
 
 use super::*;

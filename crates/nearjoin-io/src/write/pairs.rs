@@ -14,7 +14,7 @@ use super::ids::plain;
 use super::parquet::Style;
 use super::table::{Rows, Sizes, Table, TableFormat};
 use super::target::Target;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::OutputFormat;
 
 /// What a table of pairs holds, and what writing it may use.

@@ -41,8 +41,8 @@ impl Budget {
 }
 
 /// Bytes that the index of an ε-join takes while it is built, at the most.
-pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu) -> u64 {
-    let side = |points| Side::new(points, summary, detail, how);
+pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu, threads: usize) -> u64 {
+    let side = |points| Side::new(points, summary, detail, how, threads);
     let right = side(summary.right);
     match summary.is_self {
         true => right.peak,
@@ -61,7 +61,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(points: usize, summary: &Summary, detail: &Detail, how: &OnCpu) -> Self {
+    fn new(points: usize, summary: &Summary, detail: &Detail, how: &OnCpu, threads: usize) -> Self {
         let (n, dim, width) = (points as u64, summary.dim as u64, summary.width as u64);
         let column_width = if how.narrow.is_some() { size_of::<f32>() as u64 } else { width };
         let columns = dim * column_width;
@@ -74,7 +74,7 @@ impl Side {
         let (ordering, left_over, table) = match detail {
             Detail::Grid(shape) if shape.is_dense(points) => {
                 let cells = shape.cells() as u64;
-                let counts = (2 * n / cells.max(1)).clamp(1, how.threads as u64);
+                let counts = (2 * n / cells.max(1)).clamp(1, threads as u64);
                 let record = if summary.dim <= MAX_RECORD { (dim + 1) * column_width } else { id };
                 // Records are gone before there are boxes.
                 (n * id + counts * cells * id, n * record.saturating_sub(boxes), cells * id)
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn an_index_takes_what_its_largest_phase_does() {
         let bytes = |dim: usize, detail: Detail, boxes: bool| {
-            let how = OnCpu { threads: 2, narrow: None, boxes, unit: 4096 };
-            index_bytes(&summary(1_000_000, dim, 1.0), &detail, &how) / 1_000_000
+            let how = OnCpu { narrow: None, boxes, unit: 4096 };
+            index_bytes(&summary(1_000_000, dim, 1.0), &detail, &how, 2) / 1_000_000
         };
         let directory = directory::Shape { dims: vec![0, 1], fanout: 16 };
         assert_eq!(bytes(2, Detail::Directory(directory.clone()), true), 39);

@@ -118,7 +118,7 @@ pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decis
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
-        Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how), 0),
+        Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how, threads), 0),
         Question::Nearest(nearest) => (
             knn::index_bytes(summary, chosen.strategy, threads),
             knn::search_bytes(summary, nearest.k, chosen.strategy, threads),
