@@ -122,8 +122,12 @@ pub(crate) fn in_arguments(mut error: clap::Error) -> clap::Error {
     for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
     {
         let Some(ContextValue::String(text)) = error.get(kind) else { continue };
-        let text = ContextValue::String(quote::bare(text));
-        error.insert(kind, text);
+        let shown = quote::bare(text);
+        if shown != *text {
+            // It would show the whole of it.
+            error.remove(ContextKind::Suggested);
+        }
+        error.insert(kind, ContextValue::String(shown));
     }
     error
 }
