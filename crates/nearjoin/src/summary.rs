@@ -56,8 +56,8 @@ impl Effort {
         Effort { pairs: 0, nearest: Some(k), ..Effort::FULL }
     }
 
-    /// Queries, and points to compare each of them with: a share of all pairs that takes about a
-    /// hundredth of the time of comparing all of them, and more where that is nothing.
+    /// Queries, and points to compare each of them with: a share of all pairs that takes some
+    /// hundredths of the time of comparing all of them, and more where that is nothing.
     fn sample(&self, left: usize, right: usize, dim: usize) -> Sample {
         let all = left.saturating_mul(right);
         let share = (all / SHARE).max(LEAST_COORDINATES / dim);
@@ -73,10 +73,10 @@ impl Effort {
 }
 
 /// Of all pairs one in so many is compared, or so many coordinates where that is more.
-const SHARE: usize = 512;
+const SHARE: usize = 256;
 const LEAST_COORDINATES: usize = 1 << 14;
 /// Pairs that take no time beside any join of many points.
-const LEAST_PAIRS: usize = 1 << 17;
+const LEAST_PAIRS: usize = 1 << 18;
 /// Rows of a side in the sample: each is a place in memory of its own.
 const MOST_ROWS: usize = 1 << 13;
 /// Coordinates of the pairs that are kept, at the most.

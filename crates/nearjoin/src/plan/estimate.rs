@@ -17,6 +17,8 @@ const TEST_PER_DIM: f64 = 0.03;
 const GATHER_PER_DIM: f64 = 0.12;
 /// Looking up one row of cells.
 const LOOKUP: f64 = 6.0;
+/// Reaching the points of a row that are not in the cache.
+const COLD: f64 = 60.0;
 /// Everything else a block of queries costs.
 const BLOCK: f64 = 120.0;
 /// Comparing one group of sixteen boxes with a block, per dimension.
@@ -156,7 +158,7 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     let density = summary.left as f64 / points.max(1.0);
     let (in_row, in_reach) = (in_row * density, in_reach * density);
     let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(block(summary));
-    let length = reach * (block / in_reach.max(1e-9)).min(2.0);
+    let length = reach * ((block - 1.0) / in_reach.max(1e-9)).min(2.0);
     let mut limits: Vec<_> = slow.iter().map(|axis| (axis.dim, reach + axis.width / 2.0)).collect();
     limits.push((along.dim, reach + along.width + length / 2.0));
     let tests = points * summary.fraction(&limits);
@@ -166,8 +168,10 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
         .product();
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
     // A table that does not fit the cache costs a miss per row.
+    // Where queries are sparse, no other has looked at those points before.
+    let cold = COLD * (1.0 - density).max(0.0);
     let lookup = if cells <= 2.0 * points { LOOKUP } else { 4.0 * LOOKUP };
-    let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * lookup) / block;
+    let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * (lookup + cold)) / block;
     Cost { tests, per_query, index: index_cost::epsilon(summary, Strategy::Grid, 0) }
 }
 

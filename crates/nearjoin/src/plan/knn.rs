@@ -18,6 +18,9 @@ const RANK: f64 = 10.0;
 const SIFT: f64 = 0.25;
 const SIFT_PER_DIM: f64 = 0.043;
 const BLOCK: f64 = 16.0;
+/// One that passes it, which is measured and ranked.
+const PASS: f64 = 40.0;
+const PASS_PER_DIM: f64 = 1.5;
 const LOAD_PER_DIM: f64 = 0.3;
 /// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
 const GRID: f64 = 1.3;
@@ -32,6 +35,9 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
     };
     let block = BLOCK.min(summary.left.max(1) as f64);
     let load = LOAD_PER_DIM * (1.0 / block - 1.0 / BLOCK);
+    // The i-th candidate is among the k nearest of the first i with a chance of k in i.
+    let k_of_all = (k as f64).min(all.max(1.0));
+    let passed = k_of_all * (1.0 + (all.max(1.0) / k_of_all).ln());
     let sifted = all * (SIFT + (SIFT_PER_DIM + load) * dim);
     let tests = tree_tests(summary, k);
     let leaves = summary.right.div_ceil(16);
@@ -58,7 +64,7 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
             strategy: Strategy::Brute,
             cost: Cost {
                 tests: all,
-                per_query: sifted + per_query,
+                per_query: sifted + passed * (PASS + PASS_PER_DIM * dim) + QUERY,
                 index: index_cost::nearest(summary, Strategy::Brute),
             },
             detail: Detail::Brute,

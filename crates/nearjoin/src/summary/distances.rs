@@ -23,6 +23,8 @@ const RATED: usize = 1024;
 const DOUBLINGS: usize = 8;
 /// How much of the error of a rate is left where it is taken to be the dimension.
 const KNOWN: f64 = 0.5;
+/// How much larger another rate may be on the way to ε.
+const GROWTH: f64 = 1.25;
 /// Standard deviations from what is expected to the ends of a range.
 const SURE: f64 = 2.0;
 
@@ -148,8 +150,8 @@ pub(crate) struct Tail {
     apart: f64,
     radius: f64,
     pub(crate) rate: f64,
-    /// The standard deviation of the rate, as a share of it.
-    error: f64,
+    /// Whether that is the dimension of the points.
+    is_dimension: bool,
 }
 
 impl Tail {
@@ -167,10 +169,9 @@ impl Tail {
         // The farthest pair, which is the radius, says nothing of the rate.
         let (apart, dim) = (apart as f64, dim as f64);
         let rate = if logs > 0.0 { (apart - 2.0).max(0.5) / logs } else { dim };
-        let same = (rate - dim).abs() <= SURE * dim / apart.sqrt();
-        let rate = if same { dim } else { rate.min(dim) };
-        let error = if same { KNOWN } else { 1.0 } / apart.sqrt();
-        Some(Tail { equal: equal as f64, apart, radius, rate, error })
+        let same = rate + rate / apart.sqrt() >= dim;
+        let rate = if same { dim } else { rate };
+        Some(Tail { equal: equal as f64, apart, radius, rate, is_dimension: same })
     }
 
     /// Pairs within `eps`, which is at most the radius.
@@ -184,9 +185,16 @@ impl Tail {
         (share <= 1.0).then(|| self.radius * share.powf(1.0 / self.rate))
     }
 
+    /// How many of the pairs within `eps` would be left if the rate grew on the way there.
+    fn steeper(&self, eps: f64) -> f64 {
+        let growth = self.rate * (GROWTH - 1.0) * f64::from(!self.is_dimension);
+        (eps / self.radius).min(1.0).powf(growth)
+    }
+
     /// The logarithm of the error of [`Tail::within`] that the rate makes, as a standard deviation.
     fn error(&self, eps: f64) -> f64 {
-        self.rate * (self.radius / eps).ln().max(0.0) * self.error
+        let share = if self.is_dimension { KNOWN } else { 1.0 };
+        share * self.rate * (self.radius / eps).ln().max(0.0) / self.apart.sqrt()
     }
 }
 
@@ -248,6 +256,8 @@ impl Pairs {
         let spread = deviation(&within(rows, farthest), pairs, of);
         let error = tail.error(eps);
         let mut estimated = range(tail.within(eps), spread.hypot(error));
+        // Towards smaller distances a rate that is not the dimension may still grow.
+        estimated.low *= tail.steeper(eps);
         if total == 0 {
             // If more than three were to be expected, one would have been seen.
             estimated.high = estimated.high.min(3.0);
@@ -279,7 +289,8 @@ fn range(about: f64, deviation: f64) -> Estimated {
     if about <= 0.0 && deviation > 0.0 {
         return Estimated::between(0.0, 0.0, 3.0);
     }
-    let factor = (SURE * deviation).exp();
+    // What a sample does not show is not in its deviation either: the larger, the less sure it is.
+    let factor = (SURE * deviation * (1.0 + deviation)).exp();
     Estimated::between(about, about / factor, about * factor)
 }
 

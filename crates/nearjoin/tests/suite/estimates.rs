@@ -36,7 +36,11 @@ fn expected_pairs_are_right_or_say_how_unsure_they_are() {
     let mut wrong = Vec::new();
     let mut cases = 0;
     for dim in [1, 2, 3, 8, 32, 128, 1024] {
-        let n = if dim <= 8 { 6000 } else { 2000 };
+        let n = match dim {
+            1..=8 => 6000,
+            9..=64 => 2000,
+            _ => 1200,
+        };
         for kind in KINDS {
             let data = points(kind, n, dim);
             let points = Points::new(&data, dim).unwrap();
@@ -65,5 +69,7 @@ fn expected_pairs_are_right_or_say_how_unsure_they_are() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+    // A range holds with a probability of 95 %.
+    assert!(20 * wrong.len() <= cases, "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{}", wrong.join("\n"));
 }
