@@ -191,9 +191,14 @@ impl Tail {
         (eps / self.radius).min(1.0).powf(growth)
     }
 
-    /// The logarithm of the error of [`Tail::within`] that the rate makes, as a standard deviation.
+    /// The standard deviation of the logarithm of [`Tail::within`] that is the rate's: only pairs
+    /// that are apart hang on it.
     fn error(&self, eps: f64) -> f64 {
-        let share = if self.is_dimension { KNOWN } else { 1.0 };
+        let within = self.within(eps);
+        if within <= self.equal {
+            return 0.0;
+        }
+        let share = if self.is_dimension { KNOWN } else { 1.0 } * (1.0 - self.equal / within);
         share * self.rate * (self.radius / eps).ln().max(0.0) / self.apart.sqrt()
     }
 }
@@ -263,6 +268,7 @@ impl Pairs {
             estimated.high = estimated.high.min(3.0);
             estimated.about = estimated.about.min(estimated.high);
         }
+        estimated.high = estimated.high.min(pairs as f64);
         Pairs { neighbors: estimated.times(per_pair), rate: tail.rate }
     }
 }
@@ -321,4 +327,62 @@ fn rate<'a>(hits: impl Iterator<Item = &'a f64>, scale: &Scale, eps: f64) -> f64
         logs += (eps / scale.distance(acc)).ln().max(0.0);
     }
     if logs > 0.0 { pairs / logs } else { f64::INFINITY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs of which as many lie within a distance as it has to the power of `rate`.
+    fn nearest(rate: f64) -> Vec<(f64, usize)> {
+        (1..=ENOUGH).map(|i| ((i as f64).powf(1.0 / rate), 1)).collect()
+    }
+
+    #[test]
+    fn a_tail_finds_the_rate_and_goes_both_ways() {
+        let line = Tail::new(&nearest(1.0), 768).unwrap();
+        assert!((0.9..1.1).contains(&line.rate), "{line:?}");
+        let steep = Tail::new(&nearest(40.0), 768).unwrap();
+        assert!((36.0..44.0).contains(&steep.rate), "{steep:?}");
+        // Too close to the dimension to be told apart from it.
+        assert_eq!(Tail::new(&nearest(1.9), 2).unwrap().rate, 2.0);
+        for tail in [line, steep] {
+            let pairs = tail.within(tail.eps(5.0).unwrap());
+            assert!((pairs - 5.0).abs() < 1e-6, "{tail:?}: {pairs}");
+            assert_eq!(tail.eps(1000.0), None);
+        }
+    }
+
+    #[test]
+    fn pairs_that_coincide_stay_at_any_distance() {
+        let mut pairs = vec![(0.0, 7)];
+        pairs.extend(nearest(2.0));
+        let tail = Tail::new(&pairs, 2).unwrap();
+        assert_eq!(tail.within(0.0), 7.0);
+        assert_eq!(tail.error(0.0), 0.0);
+        assert_eq!(tail.eps(7.0), Some(0.0));
+        assert_eq!(Tail::new(&[(0.0, 64)], 2), None);
+    }
+
+    #[test]
+    fn no_hits_are_a_bound_and_all_pairs_are_the_truth() {
+        let scale = Scale { metric: Metric::L1, unit: 1.0 };
+        let rows = vec![vec![1.0; 100]; 10];
+        let some = Pairs::new(&rows, &scale, 1e-3, 1, (1000, 1000)).neighbors;
+        assert!(some.about < 3.0 && some.high <= 3.0 && some.low <= some.about, "{some:?}");
+        let all = Pairs::new(&rows, &scale, 1e-3, 1, (10, 100)).neighbors;
+        assert_eq!(all, Estimated::exactly(0.0));
+        let all = Pairs::new(&rows, &scale, 1.0, 1, (10, 100)).neighbors;
+        assert_eq!(all, Estimated::exactly(100.0));
+    }
+
+    #[test]
+    fn queries_that_differ_make_a_sum_less_sure() {
+        let even = deviation(&[10; 10], 1000, (1000, 1000));
+        let mut hits = [0; 10];
+        hits[3] = 100;
+        let uneven = deviation(&hits, 1000, (1000, 1000));
+        assert!(even < 0.15 && uneven > 0.9, "{even} {uneven}");
+        assert!(deviation(&hits, 1000, (10, 100)) < 1e-9);
+    }
 }
