@@ -162,17 +162,16 @@ impl View {
 /// The line as it is drawn: over the one before on a terminal, or below it.
 struct Line {
     bar: ProgressBar,
-    name: String,
-    /// When this phase began, and how many pairs there were by then.
+    /// What there was when this phase began.
+    first: View,
     start: Instant,
-    pairs: u64,
 }
 
 impl Line {
     fn new() -> Self {
         // Hidden where standard error is no terminal, or a dumb one.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Line { bar, name: String::new(), start: Instant::now(), pairs: 0 }
+        Line { bar, first: View::default(), start: Instant::now() }
     }
 
     fn is_drawn_over(&self) -> bool {
@@ -180,42 +179,41 @@ impl Line {
     }
 
     fn show(&mut self, view: &View) {
-        let (done, total) = view.share().unwrap_or_default();
-        self.bar.set_length(total.max(1));
-        self.bar.set_position(done);
-        if self.name != view.name {
-            (self.name, self.start, self.pairs) = (view.name.clone(), Instant::now(), view.pairs());
-            self.bar.reset_eta();
+        if self.first.name != view.name {
+            (self.first, self.start) = (view.clone(), Instant::now());
         }
+        let (done, total) = view.share().unwrap_or_default();
         let took = self.start.elapsed();
-        let left = self.bar.eta();
-        let left = (took >= SETTLED && total > 0 && !left.is_zero()).then_some(left);
-        let line = view.line(rate(view.pairs().saturating_sub(self.pairs), took), left);
-        if self.is_drawn_over() {
-            // The bar comes and goes with what is known.
-            self.bar.set_style(style(total > 0));
-            self.bar.set_message(line);
-            if LINE.compare_exchange(NONE, DRAWN, Relaxed, Relaxed) != Err(OVER) {
-                self.bar.tick();
-            }
-        } else {
+        let pairs = rate(view.pairs().saturating_sub(self.first.pairs()), took);
+        let pace = rate(view.done.saturating_sub(self.first.done), took).filter(|_| total > 0);
+        let left =
+            pace.map(|pace| Duration::from_secs_f64(((total - done) as f64 / pace).min(1e9)));
+        let line = view.line(pairs, left);
+        if !self.is_drawn_over() {
             let percent =
-                (total > 0).then(|| format!("{:>3} %  ", 100 * done as u128 / total as u128));
+                (total > 0).then(|| format!("{:.0} %  ", 100.0 * done as f64 / total as f64));
             tell(format!("{}{line}", percent.unwrap_or_default()));
+        } else if LINE.compare_exchange(NONE, DRAWN, Relaxed, Relaxed) != Err(OVER) {
+            // Only `update` draws: one picture, of things that belong together.
+            let bar = self.bar.clone().with_style(style(total > 0)).with_message(line);
+            bar.update(|state| {
+                state.set_len(total.max(1));
+                state.set_pos(done);
+            });
         }
     }
 }
 
-/// Pairs a second.
-fn rate(pairs: u64, took: Duration) -> Option<f64> {
-    (took >= SETTLED && pairs > 0).then(|| pairs as f64 / took.as_secs_f64())
+/// So many a second.
+fn rate(found: u64, took: Duration) -> Option<f64> {
+    (took >= SETTLED && found > 0).then(|| found as f64 / took.as_secs_f64())
 }
 
 /// The message takes what is left of the width and is cut there.
 fn style(bar: bool) -> ProgressStyle {
-    let template = if bar { "[{bar:16}] {percent:>3} %  {wide_msg}" } else { "{wide_msg}" };
+    let template = if bar { "[{bar:12}] {percent:>3} %  {wide_msg}" } else { "{wide_msg}" };
     let style = ProgressStyle::with_template(template).expect("a template that a test has seen");
-    style.progress_chars("#>-")
+    style.progress_chars("##-")
 }
 
 /// The thread that draws. Dropping it wipes the line.
@@ -318,7 +316,7 @@ mod tests {
     fn what_matters_fits_80_columns() {
         let view = joining("joining part 12 of 34", 9_990_000_000_000, 1 << 44, 9_990_000_000_000);
         let line = view.line(Some(9.99e11), Some(Duration::from_secs(3 * 3600)));
-        let line = format!("[################] 100 %  {line}");
+        let line = format!("[############] 100 %  {line}");
         assert!(line[..80].contains("999 G/s  3h left"), "{line}");
         for bar in [true, false] {
             style(bar);
@@ -333,6 +331,6 @@ mod tests {
         assert_eq!(rate(800_000, Duration::from_millis(500)), Some(1.6e6));
         let mut line = Line::new();
         line.show(&joining("joining", 1000, 1_000_000, 800_000));
-        assert_eq!(line.pairs, 800_000);
+        assert_eq!(line.first.pairs(), 800_000);
     }
 }

@@ -9,4 +9,5 @@ mod formats;
 mod knn;
 mod memory;
 mod program;
+mod progress;
 mod usage;
