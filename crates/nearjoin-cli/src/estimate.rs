@@ -20,9 +20,9 @@ pub(crate) fn run(args: &args::Estimate) -> Result {
             "--neighbors {wrong}: it must be a number more than 0"
         )));
     }
-    options::use_threads(args.threads)?;
     let board = Board::default();
     interrupt::watch(&board.monitor)?;
+    options::use_threads(args.threads)?;
     let shown = Shown::new(&board, When::Auto, args.quiet, false);
     let sides = Sides::load(&sources, &board)?;
     if !args.quiet {

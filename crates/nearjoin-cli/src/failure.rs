@@ -204,7 +204,7 @@ pub(crate) fn check_stdout() -> Result {
     #[cfg(unix)]
     if crate::bare::stdout_was_closed() {
         return Err(Failure::failed(
-            "standard output is closed: open it, or give the answer a file with --output",
+            "standard output is closed: open it, or give a join a file with --output",
         ));
     }
     Ok(())

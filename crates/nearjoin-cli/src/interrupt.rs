@@ -1,7 +1,8 @@
 //! Ctrl-C and other signals that end a program: stop within a second and leave nothing behind.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering::Relaxed};
-use std::time::Duration;
+#[cfg(unix)]
+use std::time::{Duration, Instant};
 
 use nearjoin::Monitor;
 
@@ -60,7 +61,6 @@ pub(crate) fn ending() -> (u8, String) {
 #[cfg(unix)]
 pub(crate) fn watch(monitor: &Monitor) -> Result {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    use std::time::Instant;
     let ignored = crate::system::ignored_signals();
     let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
     // Where the system refuses, a signal ends the program as it would any other.

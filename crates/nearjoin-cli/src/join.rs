@@ -25,9 +25,9 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
     let telling = asked.telling;
     check(&asked, &output)?;
 
-    let threads = options::use_threads(asked.engine.threads)?;
     let board = Board::default();
     interrupt::watch(&board.monitor)?;
+    let threads = options::use_threads(asked.engine.threads)?;
     let planner = Planner::new(&asked, &board.monitor, threads);
     planner.check()?;
 

@@ -159,7 +159,9 @@ fn a_kill_leaves_nothing_under_the_final_name() {
     child.wait().unwrap();
     let left = folder.names();
     assert_eq!(left, [".o.parquet.0.partial", "p.npy"]);
-    // The next run that writes this name removes what was left, and keeps what is in use.
+    // The next run that writes this name removes what was left, and keeps what is in use. Its
+    // file can be told from the one before.
+    folder.write(".o.parquet.0.partial", "");
     let mut running = long_join(&folder, WITHIN, "o.parquet");
     assert_eq!(folder.names(), left);
     folder.nearjoin("within p.npy --eps 0.01 -q -o o.parquet");
