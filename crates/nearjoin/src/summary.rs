@@ -31,7 +31,7 @@ pub(crate) struct Effort {
 impl Effort {
     /// For joins that take the CPU milliseconds at least.
     pub(crate) const FULL: Effort = Effort {
-        pairs: 1 << 20,
+        pairs: 1 << 19,
         coordinates: 1 << 24,
         kept: 1 << 14,
         whole_extents: true,
@@ -61,8 +61,8 @@ impl Effort {
     fn sample(&self, left: usize, right: usize, dim: usize) -> Sample {
         let all = left.saturating_mul(right);
         let share = (all / SHARE).max(LEAST_COORDINATES / dim);
-        // An index may be faster by far: for every four points no more than a pair.
-        let share = share.min(((left + right) / 4).max(LEAST_PAIRS));
+        // An index may be faster by far: for every eight points no more than a pair.
+        let share = share.min(((left + right) / 8).max(LEAST_PAIRS));
         let pairs = share.min(self.pairs).min(self.coordinates / dim).max(1);
         // Queries differ in how many neighbours they have: a sample of few would not show it.
         let queries = (pairs / 4).isqrt().clamp(1, left.max(1));
