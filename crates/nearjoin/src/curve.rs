@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::summary::{Columns, ENOUGH, Sample, Scale, Tail};
+use crate::summary::{Columns, ENOUGH, Sample, Tail, Unit};
 
 /// Sampled queries, and distances computed at the most.
 const QUERIES: usize = 512;
@@ -45,7 +45,7 @@ const PER_OCTAVE: usize = 1 << (52 - SHIFT);
 /// ```
 #[derive(Clone, Debug)]
 pub struct NeighborCurve {
-    scale: Scale,
+    unit: Unit,
     /// The bins that hold any pairs, with the sampled pairs in each and those before it.
     steps: Vec<(u32, u64)>,
     /// Neighbours on average for each sampled pair.
@@ -82,7 +82,7 @@ impl NeighborCurve {
             return 0.0;
         }
         // An ε of −0 is 0. All pairs of its bin count: where points tie, they tie at ε.
-        let bin = bin(self.scale.accumulated(eps.abs()));
+        let bin = bin(self.unit.accumulated(eps.abs()));
         let bins = self.steps.partition_point(|step| step.0 <= bin);
         let pairs = bins.checked_sub(1).map_or(0, |last| self.steps[last].1);
         match &self.tail {
@@ -100,14 +100,13 @@ impl NeighborCurve {
             return Some(eps);
         }
         let at = self.steps.partition_point(|&(_, pairs)| (pairs as f64) < wanted);
-        self.steps.get(at).map(|step| end(&self.scale, step.0))
+        self.steps.get(at).map(|step| end(&self.unit, step.0))
     }
 
     /// The curve itself: distances, ascending, with the average number of neighbours within
     /// each; only where the number changes.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let point =
-            |&(bin, pairs): &(u32, u64)| (end(&self.scale, bin), self.weight * pairs as f64);
+        let point = |&(bin, pairs): &(u32, u64)| (end(&self.unit, bin), self.weight * pairs as f64);
         self.steps.iter().map(point).filter(|(eps, _)| eps.is_finite())
     }
 
@@ -139,19 +138,19 @@ impl NeighborCurve {
             });
         let others = right.len().saturating_sub(usize::from(is_self)) as f64;
         let weight = if pairs > 0 { others / pairs as f64 } else { 0.0 };
-        let (scale, steps) = (columns.scale(), bins.running_sums());
-        let tail = if points.len() < right.len() { tail(&scale, &steps, dim) } else { None };
-        Ok(NeighborCurve { scale, steps, weight, tail })
+        let (unit, steps) = (columns.unit(), bins.running_sums());
+        let tail = if points.len() < right.len() { tail(&unit, &steps, dim) } else { None };
+        Ok(NeighborCurve { unit, steps, weight, tail })
     }
 }
 
 /// The law below the nearest of the sampled pairs.
-fn tail(scale: &Scale, steps: &[(u32, u64)], dim: usize) -> Option<Tail> {
+fn tail(unit: &Unit, steps: &[(u32, u64)], dim: usize) -> Option<Tail> {
     let enough = steps.partition_point(|step| step.1 < ENOUGH as u64);
     let nearest = steps.get(..=enough).unwrap_or(steps);
     let mut before = 0;
     let at = |&(bin, pairs): &(u32, u64)| {
-        (end(scale, bin), (pairs - core::mem::replace(&mut before, pairs)) as usize)
+        (end(unit, bin), (pairs - core::mem::replace(&mut before, pairs)) as usize)
     };
     Tail::new(&nearest.iter().map(at).collect::<Vec<_>>(), dim)
 }
@@ -162,9 +161,9 @@ fn bin(acc: f64) -> u32 {
 }
 
 /// The distance at which a bin ends. That of 0 ends there.
-fn end(scale: &Scale, bin: u32) -> f64 {
+fn end(unit: &Unit, bin: u32) -> f64 {
     let end = if bin == 0 { 0 } else { (u64::from(bin) + 1) << SHIFT };
-    scale.distance(f64::from_bits(end))
+    unit.distance(f64::from_bits(end))
 }
 
 /// Distances, counted. Octaves that hold none take no memory.

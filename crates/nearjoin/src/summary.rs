@@ -4,7 +4,7 @@ mod distances;
 mod estimated;
 mod pruning;
 
-pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Scale, Tail};
+pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
 pub(crate) use pruning::Pruning;
 
@@ -185,7 +185,7 @@ impl Summary {
         };
         self.differences = (0..dim).into_par_iter().with_min_len(8).map(difference).collect();
         let others = right.len() - usize::from(is_self);
-        self.pairs = Pairs::new(&distances, &columns.scale(), self.eps, dim, (left.len(), others));
+        self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, (left.len(), others));
     }
 
     /// The fraction of sampled pairs that differ by at most `limits[j]` in each listed

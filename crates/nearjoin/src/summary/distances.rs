@@ -45,27 +45,27 @@ impl Sample {
 
 /// How distances are accumulated: in a unit, and squared for L2.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale {
+pub(crate) struct Unit {
     metric: Metric,
     /// A power of two, so that coordinates in units are exact and their squares do not overflow.
-    unit: f64,
+    length: f64,
 }
 
-impl Scale {
+impl Unit {
     /// A distance as it is accumulated.
     pub(crate) fn accumulated(&self, distance: f64) -> f64 {
-        self.metric.widen(0.0, distance / self.unit)
+        self.metric.widen(0.0, distance / self.length)
     }
 
     /// The distance that such a number stands for.
     pub(crate) fn distance(&self, acc: f64) -> f64 {
-        self.unit * if self.metric == Metric::L2 { acc.sqrt() } else { acc }
+        self.length * if self.metric == Metric::L2 { acc.sqrt() } else { acc }
     }
 }
 
 /// The sampled points, a column for each dimension, in units.
 pub(crate) struct Columns {
-    scale: Scale,
+    unit: Unit,
     len: usize,
     coords: Vec<f64>,
 }
@@ -80,24 +80,24 @@ impl Columns {
             }
         });
         let widest = coords.chunks(len.max(1)).map(half_extent).fold(0.0, f64::max);
-        let unit = power_of_two(widest);
-        coords.iter_mut().for_each(|x| *x /= unit);
-        Columns { scale: Scale { metric, unit }, len, coords }
+        let length = power_of_two(widest);
+        coords.iter_mut().for_each(|x| *x /= length);
+        Columns { unit: Unit { metric, length }, len, coords }
     }
 
-    pub(crate) fn scale(&self) -> Scale {
-        self.scale
+    pub(crate) fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// Hands the accumulated distances of a query from all points to `take`, strip by strip.
     pub(crate) fn from<T: Scalar>(&self, query: &[T], mut take: impl FnMut(&[f64])) {
-        let Scale { metric, unit } = self.scale;
+        let Unit { metric, length } = self.unit;
         let mut acc = [0.0; STRIP];
         for start in (0..self.len).step_by(STRIP) {
             let acc = &mut acc[..STRIP.min(self.len - start)];
             acc.fill(0.0);
             for (x, column) in query.iter().zip(self.coords.chunks_exact(self.len)) {
-                let (x, column) = (x.to_f64() / unit, &column[start..][..acc.len()]);
+                let (x, column) = (x.to_f64() / length, &column[start..][..acc.len()]);
                 match metric {
                     Metric::L2 => widen(Metric::L2, x, column, acc),
                     Metric::L1 => widen(Metric::L1, x, column, acc),
@@ -110,7 +110,7 @@ impl Columns {
 
     /// The coordinate `j` of a point, as it was.
     pub(crate) fn coordinate(&self, j: usize, point: usize) -> f64 {
-        self.coords[j * self.len + point] * self.scale.unit
+        self.coords[j * self.len + point] * self.unit.length
     }
 }
 
@@ -223,7 +223,7 @@ impl Pairs {
     /// chosen at random. `of`: all left points, and all right points that each may have.
     pub(crate) fn new(
         rows: &[Vec<f64>],
-        scale: &Scale,
+        unit: &Unit,
         eps: f64,
         dim: usize,
         of: (usize, usize),
@@ -232,7 +232,7 @@ impl Pairs {
         if pairs == 0 {
             return Pairs::none(dim);
         }
-        let bound = scale.accumulated(eps);
+        let bound = unit.accumulated(eps);
         let hits = within(rows, bound);
         let total: usize = hits.iter().sum();
         let all = of.0 as f64 * of.1 as f64;
@@ -242,7 +242,7 @@ impl Pairs {
                 let hits = row.iter().filter(|acc| **acc <= bound);
                 hits.take(RATED.div_ceil(rows.len()))
             });
-            let rate = rate(some, scale, eps).min(dim as f64);
+            let rate = rate(some, unit, eps).min(dim as f64);
             let range = range(total as f64, deviation(&hits, pairs, of));
             return Pairs { neighbors: range.times(per_pair), rate };
         }
@@ -253,7 +253,7 @@ impl Pairs {
         nearest.truncate(last + 1);
         nearest.sort_unstable_by_key(|acc| acc.to_bits());
         let farthest = nearest[last];
-        let nearest: Vec<_> = nearest.iter().map(|acc| (scale.distance(*acc), 1)).collect();
+        let nearest: Vec<_> = nearest.iter().map(|acc| (unit.distance(*acc), 1)).collect();
         let Some(tail) = Tail::new(&nearest, dim) else {
             let range = range(total as f64, deviation(&hits, pairs, of));
             return Pairs { neighbors: range.times(per_pair), rate: dim as f64 };
@@ -263,11 +263,12 @@ impl Pairs {
         let mut estimated = range(tail.within(eps), spread.hypot(error));
         // Towards smaller distances a rate that is not the dimension may still grow.
         estimated.low *= tail.steeper(eps);
-        if total == 0 {
-            // If more than three were to be expected, one would have been seen.
-            estimated.high = estimated.high.min(3.0);
-            estimated.about = estimated.about.min(estimated.high);
-        }
+        // What was seen within ε itself allows so many, whatever lies on the way there: clusters
+        // that are smaller than the distances of the nearest pairs show in no rate.
+        let seen = total as f64 + 2.0 * (total as f64).sqrt() + 3.0;
+        estimated.high = if total == 0 { seen } else { estimated.high.max(seen) };
+        estimated.about = estimated.about.min(estimated.high);
+        estimated.low = estimated.low.min(estimated.about);
         estimated.high = estimated.high.min(pairs as f64);
         Pairs { neighbors: estimated.times(per_pair), rate: tail.rate }
     }
@@ -320,11 +321,11 @@ fn deviation(hits: &[usize], pairs: usize, (left, right): (usize, usize)) -> f64
 }
 
 /// The power of the distance with which the number of pairs grows, from some of those within ε.
-fn rate<'a>(hits: impl Iterator<Item = &'a f64>, scale: &Scale, eps: f64) -> f64 {
+fn rate<'a>(hits: impl Iterator<Item = &'a f64>, unit: &Unit, eps: f64) -> f64 {
     let (mut pairs, mut logs) = (0.0, 0.0);
     for &acc in hits.filter(|acc| **acc > 0.0) {
         pairs += 1.0;
-        logs += (eps / scale.distance(acc)).ln().max(0.0);
+        logs += (eps / unit.distance(acc)).ln().max(0.0);
     }
     if logs > 0.0 { pairs / logs } else { f64::INFINITY }
 }
@@ -366,13 +367,13 @@ mod tests {
 
     #[test]
     fn no_hits_are_a_bound_and_all_pairs_are_the_truth() {
-        let scale = Scale { metric: Metric::L1, unit: 1.0 };
+        let unit = Unit { metric: Metric::L1, length: 1.0 };
         let rows = vec![vec![1.0; 100]; 10];
-        let some = Pairs::new(&rows, &scale, 1e-3, 1, (1000, 1000)).neighbors;
+        let some = Pairs::new(&rows, &unit, 1e-3, 1, (1000, 1000)).neighbors;
         assert!(some.about < 3.0 && some.high <= 3.0 && some.low <= some.about, "{some:?}");
-        let all = Pairs::new(&rows, &scale, 1e-3, 1, (10, 100)).neighbors;
+        let all = Pairs::new(&rows, &unit, 1e-3, 1, (10, 100)).neighbors;
         assert_eq!(all, Estimated::exactly(0.0));
-        let all = Pairs::new(&rows, &scale, 1.0, 1, (10, 100)).neighbors;
+        let all = Pairs::new(&rows, &unit, 1.0, 1, (10, 100)).neighbors;
         assert_eq!(all, Estimated::exactly(100.0));
     }
 
