@@ -85,6 +85,10 @@ fn trials() -> Vec<Trial> {
         for ((dimension, metric), eps) in SPACES.into_iter().zip([1e-5, 1e-9]) {
             trials.push(Trial { dimension, metric, sparse: Some(eps), ..first });
         }
+        // Many tests for a pair, which is then found once.
+        let (strategy, removal) = (Strategy::Brute, DuplicateRemoval::LidUnicomp);
+        let ((dimension, metric), sparse) = (SPACES[0], Some(1e-5));
+        trials.push(Trial { dimension, metric, strategy, removal, sparse, listed: false, ..first });
     }
     trials
 }

@@ -280,7 +280,7 @@ fn a_plan_of_the_nearest_is_explained_too() {
     let folder = Folder::new();
     folder.nearjoin("gen uniform -n 2e4 -d 3 -o p.parquet");
     let said = folder.nearjoin("knn p.parquet -k 8 -o n.npz --explain").said;
-    for word in ["k = 8", "tree", "brute", "leaves", "memory", "up to 160 k pairs to n.npz"] {
+    for word in ["k = 8", "tree", "brute", "cells", "memory", "up to 160 k pairs to n.npz"] {
         assert!(said.contains(word), "{said} lacks {word}");
     }
     assert_eq!(folder.names(), ["p.parquet"]);

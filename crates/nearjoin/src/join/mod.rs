@@ -233,7 +233,7 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         let asked = Asked { question: &question, options: &options };
         let effort = device::effort::<T>(&asked);
         let summary = pool.install(|| Summary::new(left, right, &threshold, effort));
-        range::check_far(&sides, &threshold, &summary.extents, eps)?;
+        range::check_far(&sides, &threshold, &summary.extents)?;
         let (mut decision, device) = device::decide(&asked, &summary, pool.threads())?;
         decision.keep_beside(sides.bytes());
         let planning = start.elapsed();

@@ -75,18 +75,17 @@ fn plan<'a, T: Scalar>(join: &EpsJoin, sides: &'a Sides<'_, T>) -> Result<Plan<'
 }
 
 /// Refuses the nearest of points whose distance may be beyond all numbers: infinite distances have
-/// no order, and tell nobody anything. No ε is as large.
+/// no order, and tell nobody anything. No ε, and no largest distance, is as large.
 pub(super) fn check_far<T: Scalar>(
     sides: &Sides<'_, T>,
     threshold: &Threshold<T>,
     extents: &[(f64, f64)],
-    eps: Option<T>,
 ) -> Result<()> {
     let widths = extents.iter().map(|(lo, hi)| (hi - lo).max(0.0));
     let most = widths.fold(0.0, |acc, width| threshold.metric.widen(acc, width));
     // Of steps that are each rounded up.
     let most = most * (1.0 + 2.0 * extents.len() as f64 * T::UNIT_ROUNDOFF);
-    if eps.is_some() || threshold.distance(T::from_f64(most)).is_finite() {
+    if threshold.bound.is_finite() || threshold.distance(T::from_f64(most)).is_finite() {
         return Ok(());
     }
     Err(Error::TooFar { greatest: sides.greatest.to_f64(), kind: T::NAME })

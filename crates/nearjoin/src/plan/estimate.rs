@@ -167,9 +167,9 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
         .map(|axis| (1.0 + 2.0 * (reach / axis.width).ceil()).min(axis.cells as f64))
         .product();
     let cells: f64 = axes.iter().map(|axis| axis.cells as f64).product();
-    // A table that does not fit the cache costs a miss per row.
     // Where queries are sparse, no other has looked at those points before.
     let cold = COLD * (1.0 - density).max(0.0);
+    // A table that does not fit the cache costs a miss per row.
     let lookup = if cells <= 2.0 * points { LOOKUP } else { 4.0 * LOOKUP };
     let per_query = tested(summary.dim, tests, block) + (BLOCK + rows * (lookup + cold)) / block;
     Cost { tests, per_query, index: index_cost::epsilon(summary, Strategy::Grid, 0) }
