@@ -31,7 +31,7 @@ pub(crate) struct Effort {
 impl Effort {
     /// For joins that take the CPU milliseconds at least.
     pub(crate) const FULL: Effort = Effort {
-        pairs: 1 << 19,
+        pairs: 1 << 18,
         coordinates: 1 << 24,
         kept: 1 << 14,
         whole_extents: true,
@@ -39,7 +39,7 @@ impl Effort {
     };
     /// For a device that indexes and joins in less time than it takes to look at all points.
     pub(crate) const QUICK: Effort = Effort {
-        pairs: 1 << 16,
+        pairs: 1 << 14,
         coordinates: 1 << 22,
         kept: 1 << 10,
         whole_extents: false,

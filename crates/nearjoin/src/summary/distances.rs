@@ -288,7 +288,8 @@ fn near_pairs(rows: &[Vec<f64>], bound: f64) -> Vec<f64> {
 
 /// How many of each row are within a bound.
 fn within(rows: &[Vec<f64>], bound: f64) -> Vec<usize> {
-    rows.iter().map(|row| row.iter().filter(|acc| **acc <= bound).count()).collect()
+    let hits = |row: &Vec<f64>| row.iter().filter(|acc| **acc <= bound).count();
+    rows.par_iter().with_min_len(16).map(hits).collect()
 }
 
 /// The range around a number of sampled pairs whose logarithm errs by so much.
