@@ -62,11 +62,10 @@ fn text(beginning: &[u8]) -> Option<&'static str> {
         return Some("XML, not a table: save it as CSV or Parquet");
     }
     let (bracket, inside) = text.split_first()?;
-    let json = match (bracket, inside.trim_ascii_start().first()) {
-        (b'{', Some(b'"' | b'}')) => true,
-        (b'[', Some(b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9')) => true,
-        _ => false,
-    };
+    let json = matches!(
+        (bracket, inside.trim_ascii_start().first()),
+        (b'{', Some(b'"' | b'}')) | (b'[', Some(b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9'))
+    );
     json.then_some("JSON, not a table: save it as CSV or Parquet")
 }
 
