@@ -100,8 +100,12 @@ fn write_seeds() {
         seed(Format::Npy, "npy", &descr[1..], &file);
         damaged(Format::Npy, "npy", &descr[1..], &file, 8);
         seed(Format::Npy, "npy", &format!("{}-version", &descr[1..]), b"\x93NUMPY\x09\x00");
+        seed(Format::Npy, "npy", &format!("{}-open", &descr[1..]), OPEN);
     }
 }
+
+/// A header whose brackets nobody closes.
+const OPEN: &[u8] = b"\x93NUMPY\x01\x00\x14\x00{{{{{{{{{{{{'descr': ";
 
 /// The file cut short, and with the length of its footer overwritten, which stands `from_end` bytes
 /// before its end.

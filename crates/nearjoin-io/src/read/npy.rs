@@ -242,10 +242,10 @@ impl Kind {
 
 /// The header, and where the numbers begin.
 fn read_header(input: &Input<'_>) -> Result<(NpyHeader, u64)> {
-    // numpy itself refuses more than 10,000 by default. The limit on brackets keeps the
-    // parser, which recurses, from a damaged header.
+    // numpy itself refuses more than 10,000 by default. Each bracket that stands open multiplies
+    // the time of the parser, which tries all that may follow.
     const LONGEST: usize = 64 << 10;
-    const MOST_BRACKETS: usize = 1 << 10;
+    const DEEPEST: i32 = 8;
     let there = input.data.len();
     let beginning = input.read(0, there.min(LONGEST as u64) as usize)?;
     let (prefix, length) = match *beginning {
@@ -267,8 +267,16 @@ fn read_header(input: &Input<'_>) -> Result<(NpyHeader, u64)> {
         true => damaged(input, "the header is cut short"),
         false => damaged(input, format!("the header is longer than {LONGEST} bytes")),
     })?;
-    let brackets = header[prefix..].iter().filter(|byte| matches!(byte, b'(' | b'[' | b'{'));
-    if brackets.count() > MOST_BRACKETS {
+    let mut depth = 0;
+    let mut deeper = |byte: &u8| {
+        depth += match byte {
+            b'(' | b'[' | b'{' => 1,
+            b')' | b']' | b'}' => -1,
+            _ => 0,
+        };
+        depth > DEEPEST
+    };
+    if header[prefix..].iter().any(&mut deeper) {
         return Err(damaged(input, "the header is nested too deeply"));
     }
     let header = NpyHeader::from_reader(header)

@@ -163,6 +163,11 @@ fn versions_of_the_header() {
     deep.extend(60_000u16.to_le_bytes());
     deep.extend([b'('; 60_000]);
     assert_eq!(refuse(deep), "f is a damaged NPY file: the header is nested too deeply");
+    // A dozen would take the parser of headers a minute.
+    let mut open = b"\x93NUMPY\x01\x00".to_vec();
+    open.extend(30u16.to_le_bytes());
+    open.extend(b"{{{{{{{{{{{{{'descr': '<f8', }}");
+    assert_eq!(refuse(open), "f is a damaged NPY file: the header is nested too deeply");
     assert_eq!(
         refuse(&b"\x93NUMPY\x02\x00\xFF\xFF\xFF\x7F{"[..]),
         "f is a damaged NPY file: the header is cut short"
