@@ -33,7 +33,7 @@ impl Effort {
     pub(crate) const FULL: Effort = Effort {
         pairs: 1 << 18,
         coordinates: 1 << 24,
-        kept: 1 << 14,
+        kept: 1 << 13,
         whole_extents: true,
         nearest: None,
     };
@@ -183,7 +183,11 @@ impl Summary {
             }
             differences
         };
-        self.differences = (0..dim).into_par_iter().with_min_len(8).map(difference).collect();
+        // Few columns are filled before another thread would wake.
+        self.differences = match dim < 128 {
+            true => (0..dim).map(difference).collect(),
+            false => (0..dim).into_par_iter().with_min_len(8).map(difference).collect(),
+        };
         let others = right.len() - usize::from(is_self);
         self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, (left.len(), others));
     }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Memory that this process may have, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,24 +30,28 @@ impl SystemMemory {
     /// }
     /// ```
     pub fn now() -> Option<Self> {
-        Self::by(&|path| std::fs::read_to_string(path).ok())
+        // A join on a GPU takes two milliseconds, and to find the groups would take a tenth of it:
+        // a process stays in those that it was started in.
+        static GROUPS: OnceLock<HashSet<Group>> = OnceLock::new();
+        let read: &Read = &|path| std::fs::read_to_string(path).ok();
+        Self::by(read, GROUPS.get_or_init(|| groups(read)))
     }
 
     /// The same, where `read` has the files.
-    fn by(read: &dyn Fn(&Path) -> Option<String>) -> Option<Self> {
+    fn by(read: &Read, groups: &HashSet<Group>) -> Option<Self> {
         let text = |path: &str| read(Path::new(path)).unwrap_or_default();
-        let (info, status) = (text("/proc/meminfo"), text("/proc/self/status"));
-        let limits = text("/proc/self/limits");
+        let (info, limits) = (text("/proc/meminfo"), text("/proc/self/limits"));
         let mut total = kilobytes(&info, "MemTotal:")?;
         let mut available = kilobytes(&info, "MemAvailable:").unwrap_or(total);
-        for group in groups(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo")) {
+        for group in groups {
             let Some((limit, left)) = group.memory(read) else { continue };
             total = total.min(limit);
             available = available.min(left);
         }
         let left_of = |limit: &str, used: &str| {
             let limit = resource_limit(&limits, limit)?;
-            Some((limit, limit.saturating_sub(kilobytes(&status, used)?)))
+            let used = kilobytes(&text("/proc/self/status"), used)?;
+            Some((limit, limit.saturating_sub(used)))
         };
         let address_space = left_of("Max address space", "VmSize:");
         for (limit, left) in
@@ -73,6 +78,9 @@ impl SystemMemory {
         wanted.min(usize::try_from(room).unwrap_or(usize::MAX)).max(1)
     }
 }
+
+/// The text of a file, if it is there.
+type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
 /// The address space of a thread: its stack, as the standard library sets it, with its guard.
 const STACK: u64 = (2 << 20) + (16 << 10);
@@ -105,7 +113,9 @@ enum Version {
 impl Group {
     /// Its limit, and what of it is left. Pages of files that are not in use are given back before
     /// memory is refused, so they are not counted as used.
-    fn memory(&self, read: &dyn Fn(&Path) -> Option<String>) -> Option<(u64, u64)> {
+    fn memory(&self, read: &Read) -> Option<(u64, u64)> {
+        // Version 1 has a large number where there is no limit.
+        const NONE: u64 = 1 << 60;
         let text = |name: &str| read(&self.folder.join(name));
         let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
         let (limit, used, idle) = match self.version {
@@ -116,7 +126,7 @@ impl Group {
                 (limit, number("memory.current")?, "inactive_file ")
             }
             Version::One => (
-                number("memory.limit_in_bytes")?,
+                number("memory.limit_in_bytes").filter(|limit| *limit < NONE)?,
                 number("memory.usage_in_bytes")?,
                 "total_inactive_file ",
             ),
@@ -130,7 +140,9 @@ impl Group {
 
 /// The control groups that bound the memory of this process, from `/proc/self/cgroup` and
 /// `/proc/self/mountinfo`: of each hierarchy its own group and all above it that can be seen.
-fn groups(memberships: &str, mounts: &str) -> HashSet<Group> {
+fn groups(read: &Read) -> HashSet<Group> {
+    let text = |path: &str| read(Path::new(path)).unwrap_or_default();
+    let (memberships, mounts) = (text("/proc/self/cgroup"), text("/proc/self/mountinfo"));
     let mut groups = HashSet::new();
     for membership in memberships.lines() {
         // `4:memory:/path`, or `0::/path` of version 2.

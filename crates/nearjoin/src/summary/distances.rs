@@ -15,6 +15,8 @@ use crate::scalar::Scalar;
 
 /// Sampled pairs from which on their share is believed, and from which a rate is taken.
 pub(crate) const ENOUGH: usize = 64;
+/// Rows from which on other threads help: to wake them takes longer than a smaller sample.
+const TOGETHER: usize = 128;
 /// Points whose distances are computed at a time.
 const STRIP: usize = 1024;
 /// Pairs within ε that are asked for the rate.
@@ -74,11 +76,15 @@ impl Columns {
     pub(crate) fn new<T: Scalar>(points: Points<'_, T>, rows: &[usize], metric: Metric) -> Self {
         let (dim, len) = (points.dimension(), rows.len());
         let mut coords = vec![0.0; len * dim];
-        coords.par_chunks_mut(len.max(1)).with_min_len(8).enumerate().for_each(|(j, column)| {
+        let fill = |(j, column): (usize, &mut [f64])| {
             for (x, &row) in column.iter_mut().zip(rows) {
                 *x = points.row(row)[j].to_f64();
             }
-        });
+        };
+        match dim < TOGETHER {
+            true => coords.chunks_mut(len.max(1)).enumerate().for_each(fill),
+            false => coords.par_chunks_mut(len.max(1)).with_min_len(8).enumerate().for_each(fill),
+        }
         let widest = coords.chunks(len.max(1)).map(half_extent).fold(0.0, f64::max);
         let length = power_of_two(widest);
         coords.iter_mut().for_each(|x| *x /= length);
@@ -289,7 +295,10 @@ fn near_pairs(rows: &[Vec<f64>], bound: f64) -> Vec<f64> {
 /// How many of each row are within a bound.
 fn within(rows: &[Vec<f64>], bound: f64) -> Vec<usize> {
     let hits = |row: &Vec<f64>| row.iter().filter(|acc| **acc <= bound).count();
-    rows.par_iter().with_min_len(16).map(hits).collect()
+    match rows.len() < TOGETHER {
+        true => rows.iter().map(hits).collect(),
+        false => rows.par_iter().with_min_len(16).map(hits).collect(),
+    }
 }
 
 /// The range around a number of sampled pairs whose logarithm errs by so much.

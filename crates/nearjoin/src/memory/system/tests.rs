@@ -22,7 +22,7 @@ fn memory(files: &[(&str, &str)]) -> SystemMemory {
         let file = files.iter().find(|(name, _)| Path::new(name) == path)?;
         Some(file.1.to_string())
     };
-    SystemMemory::by(&read).unwrap()
+    SystemMemory::by(&read, &groups(&read)).unwrap()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_process_without_limits_has_what_the_machine_has() {
     assert_eq!(all, expected);
     assert_eq!(all.threads(64), 64);
     assert_eq!(all.beside_threads(64), all.available);
-    assert_eq!(SystemMemory::by(&|_| None), None);
+    assert_eq!(SystemMemory::by(&|_| None, &HashSet::new()), None);
 }
 
 #[test]
