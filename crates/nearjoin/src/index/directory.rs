@@ -43,7 +43,8 @@ pub(crate) struct Directory<T> {
 /// Sorts points into the parts of `shape`: rows in index order.
 pub(crate) fn sort<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<Buffer<u32>> {
     let mut keyed: Vec<Keyed> = with_capacity(points.len())?;
-    keyed.extend((0..points.len() as u32).map(|id| Keyed { key: 0, id }));
+    let unsorted = (0..points.len()).into_par_iter().map(|id| Keyed { key: 0, id: id as u32 });
+    unsorted.with_min_len(4096).collect_into_vec(&mut keyed);
     fractionate(points, shape, 0, &mut keyed)?;
     let mut ids = Buffer::<u32>::zeroed(keyed.len() + SLACK)?;
     ids.par_iter_mut().zip(&keyed).with_min_len(4096).for_each(|(id, k)| *id = k.id);

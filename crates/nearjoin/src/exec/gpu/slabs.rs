@@ -158,7 +158,8 @@ impl<'a, T: Scalar> Slabs<'a, T> {
             let numbers = all.into_par_iter().filter(is_inside).map(|number| number as u32);
             let numbers: Vec<u32> = numbers.collect();
             let mut rows: Vec<u32> = with_capacity(numbers.len())?;
-            rows.extend(numbers.iter().map(|&number| row_of(number as usize)));
+            let of_numbers = numbers.par_iter().map(|&number| row_of(number as usize));
+            of_numbers.collect_into_vec(&mut rows);
             let points = points.gather(&rows)?;
             Ok((numbers, Inside { points, rows }))
         })
