@@ -18,6 +18,7 @@ use crate::monitor::Phase;
 use crate::plan::Gathering;
 use crate::plan::batches;
 use crate::scalar::Scalar;
+use crate::scale::Scale;
 
 /// Bytes of offsets up to which they stay in pinned memory.
 const PINNED_OFFSETS: usize = 64 << 20;
@@ -109,7 +110,7 @@ impl<T: Scalar> Found<'_, T> {
 
     /// Hands out rows as they land, in blocks of whole rows.
     fn emit(&self, ends: &[u64], emit: &Emit<'_, T>) -> Result<(Work, ControlFlow<()>)> {
-        let (join, request) = (self.join, self.request);
+        let join = self.join;
         join.session.enter(Phase::Joining);
         let chunk = join.session.chunk(total(ends) * self.pair_bytes()) as u64 / self.pair_bytes();
         let mut ring = Ring::new();
@@ -122,17 +123,14 @@ impl<T: Scalar> Found<'_, T> {
             }
             let offsets = &ends[rows.start..=rows.end];
             let pairs = (offsets[rows.len()] - offsets[0]) as usize;
-            let scale = join.threshold.scale;
-            if request.sorted || !scale.is_none() {
+            let finish = self.finish();
+            if finish.is_needed() {
                 let (ids, distances) = landed.split_at_mut(1);
                 let ids = &mut ids[0].bytes_mut()[..4 * pairs];
-                let mut distances = distances
+                let distances = distances
                     .first_mut()
                     .map(|host| T::from_bytes_mut(&mut host.bytes_mut()[..pairs * size_of::<T>()]));
-                scale.undo_all(distances.as_deref_mut().unwrap_or_default());
-                if request.sorted {
-                    sort_long_rows(offsets, bytemuck::cast_slice_mut(ids), distances);
-                }
+                finish.rows(offsets, bytemuck::cast_slice_mut(ids), distances);
             }
             let ids = values::<u32>(&*landed[0], 0, 4 * pairs);
             let distances =
@@ -179,6 +177,11 @@ impl<T: Scalar> Found<'_, T> {
 }
 
 impl<T: Scalar> Found<'_, T> {
+    /// What is left to do here.
+    fn finish(&self) -> Finish<T> {
+        Finish { scale: self.join.threshold.scale, sorted: self.request.sorted }
+    }
+
     /// Writes all rows to arrays of the caller's.
     fn write_all(
         &self,
@@ -208,13 +211,10 @@ impl<T: Scalar> Found<'_, T> {
                 })
             })?
         };
-        let (scale, sorted) = (self.join.threshold.scale, self.request.sorted);
-        session.pool.install(|| {
-            scale.undo_all(distances.as_deref_mut().unwrap_or_default());
-            if sorted {
-                sort_long_rows(ends, ids, distances);
-            }
-        });
+        let finish = self.finish();
+        if finish.is_needed() {
+            session.pool.install(|| finish.rows(ends, ids, distances));
+        }
         session.record(|stats| {
             stats.bytes_out += bytes;
             stats.delivery_seconds += began.elapsed().as_secs_f64();
@@ -239,6 +239,25 @@ fn take<'a, V>(left: &mut &'a mut [V], len: usize) -> &'a mut [V] {
     let (first, rest) = core::mem::take(left).split_at_mut(len);
     *left = rest;
     first
+}
+
+/// What the device leaves to do: distances in the units of the points, long rows in order.
+struct Finish<T> {
+    scale: Scale<T>,
+    sorted: bool,
+}
+
+impl<T: Scalar> Finish<T> {
+    fn is_needed(&self) -> bool {
+        self.sorted || !self.scale.is_none()
+    }
+
+    fn rows(&self, offsets: &[u64], ids: &mut [u32], mut distances: Option<&mut [T]>) {
+        self.scale.undo_all(distances.as_deref_mut().unwrap_or_default());
+        if self.sorted {
+            sort_long_rows(offsets, ids, distances);
+        }
+    }
 }
 
 /// Sorts the rows that the device has left.
