@@ -2,7 +2,7 @@ use core::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
-use super::{Execution, Receive, setters};
+use super::{Execution, Receive, Refusal, setters};
 use crate::error::{Error, Result};
 use crate::exec::{Lists, Request, Rows, pool};
 use crate::memory::reserve;
@@ -213,16 +213,15 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
         let (send, receive) = mpsc::sync_channel::<Building<T>>(workers);
         let (give_back, returned) = mpsc::sync_channel::<Building<T>>(2 * workers);
         let returned = Mutex::new(returned);
-        let refused = Mutex::new(None);
+        let refusal = Refusal::default();
 
         let (work, stopped) = std::thread::scope(|scope| -> Result<_> {
-            let (building, refused) = (&building, &refused);
+            let (building, refusal) = (&building, &refusal);
             let work = move || {
                 let emit = |rows: &Rows<'_, T>| {
                     let mut block = building[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
                     if let Err(error) = block.append(rows) {
-                        *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
-                        return ControlFlow::Break(());
+                        return refusal.stop(error);
                     }
                     if block.neighbors.len() < most && block.queries.len() < most {
                         return ControlFlow::Continue(());
@@ -261,9 +260,7 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
             };
             Ok((work, stopped))
         })?;
-        if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            return Err(error);
-        }
+        refusal.check()?;
         execution.stats.record(work?);
         if stopped {
             return Err(Error::Stopped);

@@ -27,7 +27,10 @@ pub use degrees::Degrees;
 pub use neighbors::Neighbors;
 pub use pairs::Pairs;
 
-use crate::error::Result;
+use core::ops::ControlFlow;
+use std::sync::Mutex;
+
+use crate::error::{Error, Result};
 use crate::exec::Executor;
 use crate::exec::pool::Pool;
 use crate::plan::Budget;
@@ -78,6 +81,23 @@ macro_rules! setters {
     };
 }
 use setters;
+
+/// Why a thread stopped that hands out rows, and can say no more to the executor than that.
+#[derive(Default)]
+struct Refusal(Mutex<Option<Error>>);
+
+impl Refusal {
+    /// Notes the error, and stops.
+    fn stop(&self, error: Error) -> ControlFlow<()> {
+        *self.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+        ControlFlow::Break(())
+    }
+
+    /// The error, if there was one.
+    fn check(self) -> Result<()> {
+        self.0.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
+    }
+}
 
 /// A join that is indexed and waits to be asked for its answer.
 pub(crate) struct Execution<'a, T> {

@@ -1,7 +1,7 @@
 use core::ops::ControlFlow;
 use std::sync::Mutex;
 
-use super::{Execution, Receive, setters};
+use super::{Execution, Receive, Refusal, setters};
 use crate::error::Result;
 use crate::exec::{Request, Rows};
 use crate::memory::{reserve, with_capacity};
@@ -111,13 +111,12 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
             }
         }
         let request = Request { once, distances, sorted: false };
-        let refused = Mutex::new(None);
+        let refusal = Refusal::default();
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());
             let found = rows.neighbors.total() as usize * if mirrors { 2 } else { 1 };
             if let Err(error) = columns.reserve(found, distances) {
-                *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
-                return ControlFlow::Break(());
+                return refusal.stop(error);
             }
             for (at, &query) in rows.queries.iter().enumerate() {
                 let distances_of = rows.distances(at);
@@ -138,9 +137,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
                 false => ControlFlow::Continue(()),
             }
         })?;
-        if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            return Err(error);
-        }
+        refusal.check()?;
         let mut columns = columns.into_inner().unwrap_or_else(|e| e.into_inner());
         if columns.len() as u64 > most {
             // How many there would have been is not known: say what the estimate says.
