@@ -63,6 +63,13 @@ impl<T: Scalar> Scale<T> {
     }
 }
 
+/// `2ᵉ ≤ x < 2ᵉ⁺¹` for some `x` above 0.
+pub(crate) fn exponent<T: Scalar>(x: T) -> i32 {
+    let x = x.to_f64();
+    let bits = |x: f64| (x.to_bits() >> 52) as i32 - 1023;
+    if x < f64::MIN_POSITIVE { bits(x * 2f64.powi(64)) - 64 } else { bits(x) }
+}
+
 /// 2ᵉ as a product of two numbers of the type, the second 1 where it may be.
 fn factors<T: Scalar>(exponent: i32) -> (T, T) {
     let most = -T::MIN_EXP - T::DIGITS;
@@ -78,6 +85,17 @@ fn power<T: Scalar>(exponent: i32) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exponent_is_that_of_the_leading_digit() {
+        for e in [-149, -127, -126, -1, 0, 1, 127] {
+            assert_eq!(exponent(2f64.powi(e) as f32), e);
+        }
+        for e in [-1074, -1023, -1022, 0, 1023] {
+            let x = if e < -1022 { f64::from_bits(1 << (e + 1074)) } else { 2f64.powi(e) };
+            assert_eq!(exponent(x), e);
+        }
+    }
 
     #[test]
     fn there_and_back() {

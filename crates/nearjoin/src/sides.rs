@@ -23,7 +23,7 @@ use crate::memory::Buffer;
 use crate::metric::Metric;
 use crate::points::{Magnitudes, Points, PointsBuf};
 use crate::scalar::Scalar;
-use crate::scale::Scale;
+use crate::scale::{Scale, exponent};
 
 /// The points of a join in units that it can compute with.
 #[derive(Debug)]
@@ -186,13 +186,6 @@ fn choose<T: Scalar>(
     }
 }
 
-/// `2ᵉ ≤ x < 2ᵉ⁺¹` for some `x` above 0.
-fn exponent<T: Scalar>(x: T) -> i32 {
-    let x = x.to_f64();
-    let bits = |x: f64| (x.to_bits() >> 52) as i32 - 1023;
-    if x < f64::MIN_POSITIVE { bits(x * 2f64.powi(64)) - 64 } else { bits(x) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,17 +202,6 @@ mod tests {
                 assert!(choose::<f64>(metric, dim, magnitudes(1e-130, 1e150), None).0.is_none());
                 assert!(choose::<f64>(metric, dim, Magnitudes::NONE, None).0.is_none());
             }
-        }
-    }
-
-    #[test]
-    fn an_exponent_is_that_of_the_leading_digit() {
-        for e in [-149, -127, -126, -1, 0, 1, 127] {
-            assert_eq!(exponent(2f64.powi(e) as f32), e);
-        }
-        for e in [-1074, -1023, -1022, 0, 1023] {
-            let x = if e < -1022 { f64::from_bits(1 << (e + 1074)) } else { 2f64.powi(e) };
-            assert_eq!(exponent(x), e);
         }
     }
 

@@ -4,6 +4,7 @@ mod distances;
 mod estimated;
 mod pruning;
 
+use distances::TOGETHER;
 pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
 pub(crate) use pruning::Pruning;
@@ -184,7 +185,7 @@ impl Summary {
             differences
         };
         // Few columns are filled before another thread would wake.
-        self.differences = match dim < 128 {
+        self.differences = match dim < TOGETHER {
             true => (0..dim).map(difference).collect(),
             false => (0..dim).into_par_iter().with_min_len(8).map(difference).collect(),
         };

@@ -12,11 +12,12 @@ use super::{Estimated, spread};
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::scale::exponent;
 
 /// Sampled pairs from which on their share is believed, and from which a rate is taken.
 pub(crate) const ENOUGH: usize = 64;
-/// Rows from which on other threads help: to wake them takes longer than a smaller sample.
-const TOGETHER: usize = 128;
+/// Rows or columns from which on other threads help: to wake them takes longer than fewer do.
+pub(super) const TOGETHER: usize = 128;
 /// Points whose distances are computed at a time.
 const STRIP: usize = 1024;
 /// Pairs within ε that are asked for the rate.
@@ -137,10 +138,7 @@ fn half_extent(column: &[f64]) -> f64 {
 
 /// The largest power of two that is at most `x`; 1 where that is no normal number.
 fn power_of_two(x: f64) -> f64 {
-    match x.is_normal() {
-        true => f64::from_bits(x.to_bits() & (0x7ff << 52)),
-        false => 1.0,
-    }
+    if x.is_normal() { 2f64.powi(exponent(x)) } else { 1.0 }
 }
 
 /// How many of the sampled pairs lie within a distance that few of them lie within.

@@ -24,6 +24,7 @@ use crate::index::{Leaves, Run};
 use crate::memory::Buffer;
 use crate::metric::Metric;
 use crate::scalar::Scalar;
+use crate::scale::exponent;
 
 /// Bytes of candidates that stay in the cache while the queries of a unit pass over them.
 const TILE: usize = 1 << 18;
@@ -131,7 +132,7 @@ fn power_of_two_above(x: f64) -> f64 {
     if x == 0.0 {
         return 1.0;
     }
-    2f64.powi((x.log2().floor() as i32 + 1).clamp(-1021, 1021))
+    2f64.powi((exponent(x) + 1).clamp(-1021, 1021))
 }
 
 /// The two sides, and what is asked.
