@@ -62,7 +62,9 @@ pub(super) fn decide(
     threads: usize,
 ) -> Result<(Decision, Option<Opened>)> {
     let calibration = asked.options.gpu.knobs.calibration.unwrap_or_default();
-    let memory = SystemMemory::now().map_or(u64::MAX, |memory| memory.beside_threads(threads));
+    // The system is asked only where its answer is wanted: that takes as long as a small join.
+    let system = asked.options.memory_limit.map_or_else(SystemMemory::now, |_| None);
+    let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
     let host = Host { threads, memory, calibration };
     if let (Device::Gpu, Question::Within(within)) = (asked.options.device, asked.question) {
         let device = open(asked)?;

@@ -81,11 +81,14 @@ pub(super) fn check_far<T: Scalar>(
     threshold: &Threshold<T>,
     extents: &[(f64, f64)],
 ) -> Result<()> {
+    if threshold.bound.is_finite() {
+        return Ok(());
+    }
     let widths = extents.iter().map(|(lo, hi)| (hi - lo).max(0.0));
     let most = widths.fold(0.0, |acc, width| threshold.metric.widen(acc, width));
     // Of steps that are each rounded up.
     let most = most * (1.0 + 2.0 * extents.len() as f64 * T::UNIT_ROUNDOFF);
-    if threshold.bound.is_finite() || threshold.distance(T::from_f64(most)).is_finite() {
+    if threshold.distance(T::from_f64(most)).is_finite() {
         return Ok(());
     }
     Err(Error::TooFar { greatest: sides.greatest.to_f64(), kind: T::NAME })
