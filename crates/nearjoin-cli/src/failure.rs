@@ -93,7 +93,12 @@ impl From<nearjoin::Error> for Failure {
             | nearjoin::Error::Option { .. }
             | nearjoin::Error::Strategy { .. } => Failure::Usage(error.to_string()),
             // What the library advises, as an argument.
-            _ => Failure::Failed(error.to_string().replace("use f64", "use --dtype f64")),
+            nearjoin::Error::Magnitudes { .. }
+            | nearjoin::Error::TooNear { .. }
+            | nearjoin::Error::TooFar { .. } => {
+                Failure::Failed(error.to_string().replace("use f64", "use --dtype f64"))
+            }
+            _ => Failure::Failed(error.to_string()),
         }
     }
 }
