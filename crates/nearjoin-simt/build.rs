@@ -6,21 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-#[path = "../nearjoin-kernels/src/modules.rs"]
-mod modules;
-
-use modules::Source;
+use nearjoin_kernels::Module;
 
 fn main() {
     let cu = Path::new("../nearjoin-kernels/cu");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for path in [cu, Path::new("../nearjoin-kernels/src/modules.rs"), Path::new("cpp")] {
+    for path in [cu, Path::new("cpp")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=tests/suite/kernels.cu");
     println!("cargo::rustc-check-cfg=cfg(sanitize_address)");
 
-    let mut sources = modules::sources();
+    let mut sources: Vec<Source> = Module::all().map(Source::from).collect();
     sources.push(Source { name: "test".into(), file: "kernels.cu", defines: vec![] });
 
     let mut build = cc::Build::new();
@@ -48,6 +45,19 @@ fn main() {
     write(&file, &table(&sources));
     build.file(file);
     build.compile("nearjoin_simt");
+}
+
+/// A module as it is compiled here.
+struct Source {
+    name: String,
+    file: &'static str,
+    defines: Vec<String>,
+}
+
+impl From<Module> for Source {
+    fn from(module: Module) -> Self {
+        Source { name: module.to_string(), file: module.file(), defines: module.defines() }
+    }
 }
 
 /// A module: the kernel's file, whose names are nobody else's. Modules of one file have

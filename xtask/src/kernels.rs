@@ -1,5 +1,5 @@
-//! CUDA sources to PTX, with NVRTC: the compiler as a library, which needs no GPU and no
-//! toolkit and comes as a package of PyPI.
+//! CUDA sources to PTX, with NVRTC, and PTX to ready-made code, with ptxas: a compiler as a library
+//! and an assembler, which need no GPU and no toolkit and come as packages of PyPI.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -8,49 +8,60 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::modules::{COMPILER, OPTIONS, Source, sources};
-use crate::stamp::stamp;
+use nearjoin_kernels::Module;
+use nearjoin_kernels::source::{ARCHITECTURES, ASSEMBLER, COMPILER, OPTIONS, packed, stamp};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What is generated: the files' paths within the crate of the kernels, and their texts.
-type Files = BTreeMap<String, String>;
+/// What is generated: the names of the files in `packs/`, and what they hold, unpacked.
+type Packs = BTreeMap<String, Vec<u8>>;
 
-/// Writes the PTX, its stamp and the table of modules, and removes PTX of no module.
+const STAMP: &str = "STAMP";
+/// The most that zstd can do. It takes a second, once for every change of a kernel.
+const LEVEL: i32 = 22;
+
+/// Writes the packs and their stamp, and removes packs of no module.
 pub(crate) fn generate() -> Result<()> {
-    let files = compile()?;
-    let root = kernels();
-    fs::create_dir_all(root.join("ptx"))?;
-    for stale in committed(&root)?.keys().filter(|path| !files.contains_key(*path)) {
-        fs::remove_file(root.join(stale))?;
+    let packs = compile()?;
+    let folder = folder();
+    fs::create_dir_all(&folder)?;
+    for stale in committed(&folder)?.keys().filter(|name| !packs.contains_key(*name)) {
+        fs::remove_file(folder.join(stale))?;
     }
-    for (path, text) in &files {
-        fs::write(root.join(path), text)?;
+    let (mut ptx, mut ready_made) = (0, 0);
+    for (name, bytes) in &packs {
+        let bytes = match is_packed(name) {
+            true => &zstd::bulk::compress(bytes, LEVEL)?,
+            false => bytes,
+        };
+        *if name.contains(".ptx") { &mut ptx } else { &mut ready_made } += bytes.len();
+        fs::write(folder.join(name), bytes)?;
     }
-    let bytes: usize = files.values().map(String::len).sum();
-    eprintln!("{} modules, {} KB", files.len() - 2, bytes / 1000);
+    let modules = Module::all().count();
+    eprintln!("{modules} modules, {} KB of PTX, {} KB ready-made", ptx / 1000, ready_made / 1000);
     Ok(())
 }
 
-/// Compares what [`generate`] would write with what is there.
+/// Compares what [`generate`] would write with what is there, unpacked: another version of zstd
+/// may pack the same otherwise.
 pub(crate) fn check() -> Result<()> {
-    let files = compile()?;
-    let there = committed(&kernels())?;
-    let mut paths: Vec<_> = files.keys().chain(there.keys()).collect();
-    paths.sort();
-    paths.dedup();
-    paths.retain(|path| files.get(*path) != there.get(*path));
-    if paths.is_empty() {
+    let packs = compile()?;
+    let there = committed(&folder())?;
+    let mut names: Vec<_> = packs.keys().chain(there.keys()).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| packs.get(*name) != there.get(*name));
+    if names.is_empty() {
         return Ok(());
     }
     let mut reason = String::from("out of date, run `cargo xtask kernels`:");
-    for path in paths {
-        reason += &format!("\n    crates/nearjoin-kernels/{path}");
+    for name in names {
+        reason += &format!("\n    crates/nearjoin-kernels/packs/{name}");
     }
     Err(reason.into())
 }
 
-/// Installs the compiler, where that has not been done.
+/// Installs the compilers, where that has not been done.
 pub(crate) fn install() -> Result<()> {
     python().map(drop)
 }
@@ -59,43 +70,63 @@ fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/nearjoin-kernels")
 }
 
-/// The generated files as they are in the crate now.
-fn committed(root: &Path) -> Result<Files> {
-    let mut files = Files::new();
-    for entry in fs::read_dir(root.join("ptx"))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.insert(format!("ptx/{name}"), fs::read_to_string(&path)?);
-    }
-    files.insert("src/ptx.rs".into(), fs::read_to_string(root.join("src/ptx.rs"))?);
-    Ok(files)
+fn folder() -> PathBuf {
+    kernels().join("packs")
 }
 
-/// Compiles every module of the table.
-fn compile() -> Result<Files> {
+fn is_packed(name: &str) -> bool {
+    name.ends_with(".zst")
+}
+
+/// What the files hold that are there now.
+fn committed(folder: &Path) -> Result<Packs> {
+    let mut packs = Packs::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&path)?;
+        let bytes = if is_packed(&name) { zstd::decode_all(&bytes[..])? } else { bytes };
+        packs.insert(name, bytes);
+    }
+    Ok(packs)
+}
+
+/// Compiles every module.
+fn compile() -> Result<Packs> {
     let cu = kernels().join("cu");
-    let sources = sources();
-    let folder = target().join("ptx");
+    let folder = target().join("kernels");
     fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
     fs::create_dir_all(&folder)?;
-    run_compiler(&cu, &folder, &sources)?;
+    run_compiler(&cu, &folder)?;
 
-    let mut files = Files::new();
-    for Source { name, .. } in &sources {
-        let text = fs::read_to_string(folder.join(name))?;
-        files.insert(format!("ptx/{name}.ptx"), without_comments(&text));
+    let mut packs = Packs::new();
+    for module in Module::all() {
+        let ptx = fs::read_to_string(folder.join(format!("{module}.ptx")))?;
+        let mut add = |end: &str, code: &[u8]| {
+            let pack = packs.entry(format!("{}.{end}.zst", module.pack())).or_default();
+            pack.extend(packed(module, code, &ptx));
+        };
+        add("ptx", ptx.as_bytes());
+        for architecture in ARCHITECTURES.map(name_of).iter().filter(|_| module.is_ready_made()) {
+            add(architecture, &fs::read(folder.join(format!("{module}.{architecture}")))?);
+        }
     }
-    files.insert("ptx/STAMP".into(), stamp(&cu)?);
-    files.insert("src/ptx.rs".into(), table(&sources));
-    Ok(files)
+    packs.insert(STAMP.into(), stamp(&cu)?.into());
+    Ok(packs)
 }
 
-/// Hands the modules to `nvrtc.py`, one to a line: name, file, definitions.
-fn run_compiler(cu: &Path, folder: &Path, sources: &[Source]) -> Result<()> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/nvrtc.py");
+/// An architecture as the assembler calls it: `sm_90`.
+fn name_of((major, minor): (u32, u32)) -> String {
+    format!("sm_{major}{minor}")
+}
+
+/// Hands the modules to `compile.py`, one to a line: name, file, the architectures that there is to
+/// be ready-made code for, definitions.
+fn run_compiler(cu: &Path, folder: &Path) -> Result<()> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compile.py");
     let mut child = Command::new(python()?)
         .arg(script)
         .args([cu, folder])
@@ -103,23 +134,30 @@ fn run_compiler(cu: &Path, folder: &Path, sources: &[Source]) -> Result<()> {
         .stdin(Stdio::piped())
         .spawn()?;
     let mut input = child.stdin.take().ok_or("no way to tell Python the modules")?;
-    for Source { name, file, defines } in sources {
-        writeln!(input, "{name} {file} {}", defines.join(" "))?;
+    for module in Module::all() {
+        let architectures = match module.is_ready_made() {
+            true => ARCHITECTURES.map(name_of).join(","),
+            false => "-".into(),
+        };
+        let defines = module.defines().join(" ");
+        writeln!(input, "{module} {} {architectures} {defines}", module.file())?;
     }
     drop(input);
     if child.wait()?.success() { Ok(()) } else { Err("the kernels do not compile".into()) }
 }
 
-/// A Python that has the compiler's package, in a virtual environment of its own.
+/// A Python that has the packages of the compilers, in a virtual environment of its own.
 fn python() -> Result<PathBuf> {
-    let venv = target().join(COMPILER.replace("==", "-"));
+    let venv = target().join([COMPILER, ASSEMBLER].join("-").replace("==", "-"));
     let python = venv.join("bin/python");
     let complete = venv.join("complete");
     if !complete.exists() {
+        // Of what they depend on, nothing is used.
+        let install = ["-m", "pip", "install", "-q", "--no-deps", COMPILER, ASSEMBLER];
         let made = succeeds(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))
-            && succeeds(Command::new(&python).args(["-m", "pip", "install", "-q", COMPILER]));
+            && succeeds(Command::new(&python).args(install));
         if !made {
-            return Err(format!("{COMPILER} could not be installed").into());
+            return Err(format!("{COMPILER} and {ASSEMBLER} could not be installed").into());
         }
         fs::write(complete, "")?;
     }
@@ -134,27 +172,4 @@ fn succeeds(command: &mut Command) -> bool {
 fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join("xtask")
-}
-
-/// PTX less its comments, which tell the build of the compiler, and its empty lines.
-fn without_comments(ptx: &str) -> String {
-    let lines = ptx.trim_end_matches('\0').lines().map(|line| line.split("//").next());
-    let lines = lines.flatten().map(str::trim_end).filter(|line| !line.is_empty());
-    lines.flat_map(|line| [line, "\n"]).collect()
-}
-
-/// The table of modules that the crate of the kernels compiles in.
-fn table(sources: &[Source]) -> String {
-    let mut text = String::from(
-        "//! Every module, by name. Written by `cargo xtask kernels`.\n\n\
-         use crate::Module;\n\n\
-         #[rustfmt::skip]\n\
-         pub(crate) static MODULES: &[Module] = &[\n",
-    );
-    for Source { name, .. } in sources {
-        text += &format!(
-            "    Module {{ name: \"{name}\", ptx: include_str!(\"../ptx/{name}.ptx\") }},\n"
-        );
-    }
-    text + "];\n"
 }

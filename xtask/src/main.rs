@@ -3,18 +3,14 @@
 
 mod bundle;
 mod kernels;
-#[path = "../../crates/nearjoin-kernels/src/modules.rs"]
-mod modules;
-#[path = "../../crates/nearjoin-kernels/src/stamp.rs"]
-mod stamp;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask kernels             compile the CUDA kernels to PTX
-cargo xtask kernels --check     say whether the committed PTX is what they compile to
-cargo xtask kernels --install   make sure that the compiler is there
+cargo xtask kernels             compile the CUDA kernels, and pack them
+cargo xtask kernels --check     say whether the committed packs hold what they compile to
+cargo xtask kernels --install   make sure that the compilers are there
 cargo xtask gpu-bundle [folder] put all that tests and measures a GPU into one folder
                                 (default: gpu-bundle)";
 

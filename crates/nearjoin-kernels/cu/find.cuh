@@ -63,7 +63,7 @@ struct Search {
         __syncwarp();
         for (u32 a = 0; a < indexed; a++) {
             u32 j = (u32)(job.finder == GRID ? job.grid.axis[a].dim : job.level_dim[a]);
-            double least = (double)coordinate(job.left, job.left_len, position, j), most = least;
+            double least = (double)left_coordinate(job, position, j), most = least;
             for (u32 bit = 1; bit < queries; bit *= 2) {
                 double other = __shfl_xor_sync(ALL, least, bit);
                 least = other < least ? other : least;
@@ -101,7 +101,7 @@ struct Search {
         u32 all = 1;
         for (u32 a = 0; a < indexed; a++) {
             u32 j = (u32)(job.finder == GRID ? job.grid.axis[a].dim : job.level_dim[a]);
-            lo[a] = hi[a] = (double)coordinate(job.left, job.left_len, position, j);
+            lo[a] = hi[a] = (double)left_coordinate(job, position, j);
             if (job.finder != GRID || a + 1 == indexed) continue;
             const Axis& axis = job.grid.axis[a];
             first[a] = (u32)cell_of(axis, lo[a] - job.reach);
@@ -157,11 +157,11 @@ struct Search {
                 gap = lo[a] - edge(axis, cell + 1) - axis.slack;
             else if (cell > 0 && hi[a] < edge(axis, cell))
                 gap = edge(axis, cell) - hi[a] - axis.slack;
-            acc = widen(acc, gap > 0.0 ? gap : 0.0);
+            acc = widen(acc, gap > 0.0 ? gap : 0.0, job.weight);
             row = snake(row, axis, cell);
         }
         if (acc > job.limit) return make_uint2(0, 0);
-        double reach = left_over(job.limit, acc);
+        double reach = left_over(job.limit, acc, job.weight);
         reach = reach < job.reach ? reach : job.reach;
         const Axis& axis = job.grid.axis[along];
         return cells_of_row(job, row, cell_of(axis, lo[along] - reach),

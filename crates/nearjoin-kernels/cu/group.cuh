@@ -44,7 +44,7 @@ enum {
 // Shared memory of a warp.
 template <int MODE, class L> struct Workspace {
     Search search;
-#if DIM > 0
+#if WIDTH > 0
     alignas(16) L tile[WARP * STRIDE];
 #endif
     u32 ids[WARP];
@@ -56,7 +56,7 @@ template <int MODE, class L> struct Workspace {
 template <int MODE, class L> struct Scan {
     const Job& job;
     Workspace<MODE, L>& shared;
-#if DIM > 0
+#if WIDTH > 0
     Point<L> query;
 #endif
     u32 position, id, row;
@@ -65,6 +65,7 @@ template <int MODE, class L> struct Scan {
     u32 last;
     // What a distance must not exceed: of lanes without a query, nothing is that near.
     L bound;
+    const L weight;
     // Lane l tests every `parts`-th candidate, from `part` on, for query l % (32 / parts).
     u32 parts, part;
     u32 count;
@@ -75,7 +76,7 @@ template <int MODE, class L> struct Scan {
     u64 taken;
 
     __device__ __forceinline__ Scan(const Job& job, Workspace<MODE, L>& shared)
-        : job(job), shared(shared), held(0), candidates(0), tested(0), taken(0) {}
+        : job(job), shared(shared), weight((L)job.weight), held(0), candidates(0), tested(0), taken(0) {}
 
     __device__ __forceinline__ void operator()(u32 begin, u32 end) {
         candidates += end - begin;
@@ -83,7 +84,7 @@ template <int MODE, class L> struct Scan {
     }
 
     __device__ __forceinline__ void test_all(u32 begin, u32 end) {
-#if DIM > 0
+#if WIDTH > 0
         const L* points = sizeof(L) == sizeof(Scalar) ? (const L*)job.right
                                                       : (const L*)job.right_narrow;
         // Boxes are those of 32 positions from a multiple of 32 on: of use in long runs.
@@ -102,7 +103,7 @@ template <int MODE, class L> struct Scan {
             __syncwarp();
             bool later = job.pattern != LATER || base > last;
             if (MODE == COUNT && parts == 1 && later && count_all(here)) {
-            } else if ((MODE == FILL || MODE == LIST) && parts == 1 && keep_all(here, base)) {
+            } else if (MODE != COUNT && parts == 1 && keep_all(here, base)) {
             } else if (parts == 1) {
 #pragma unroll 4
                 for (u32 c = 0; c < here; c++) test(c, base + c, true);
@@ -129,8 +130,8 @@ template <int MODE, class L> struct Scan {
             for (u32 j = 0; j < job.dim; j += 16) {
                 u32 stop = j + 16 < job.dim ? j + 16 : (u32)job.dim;
                 for (u32 i = j; i < stop; i++)
-                    acc = step(acc, coordinate(job.left, job.left_len, position, i),
-                               coordinate(job.right, job.right_len, candidate, i));
+                    acc = step(acc, left_coordinate(job, position, i),
+                               right_coordinate(job, candidate, i), weight);
                 // Sums only grow.
                 if (!__any_sync(ALL, acc <= (Scalar)job.bound)) break;
             }
@@ -139,7 +140,7 @@ template <int MODE, class L> struct Scan {
 #endif
     }
 
-#if DIM > 0
+#if WIDTH > 0
     // Whether the box of the 32 candidates from `base` on decides for all of them, and the
     // matches are where they belong.
     //
@@ -152,11 +153,11 @@ template <int MODE, class L> struct Scan {
                  hi = Point<L>::at(boxes, 2 * (base / WARP) + 1);
         L least = 0, most = 0;
 #pragma unroll
-        for (u32 j = 0; j < DIM; j++) {
+        for (u32 j = 0; j < WIDTH; j++) {
             L below = subtract(query[j], lo[j]), above = subtract(hi[j], query[j]);
             L inside = below < above ? below : above, far = below < above ? above : below;
-            least = add(least, inside < L(0) ? -inside : L(0));
-            most = add(most, far);
+            least = add(least, inside < L(0) ? -inside : L(0), weight);
+            most = add(most, far, weight);
         }
         bool narrow = sizeof(L) < sizeof(Scalar);
         L maybe = narrow ? (L)job.maybe : (L)job.bound, sure = narrow ? (L)job.sure : (L)job.bound;
@@ -190,7 +191,7 @@ template <int MODE, class L> struct Scan {
         Point<L> candidate = Point<L>::at(shared.tile, c);
         L acc = 0;
 #pragma unroll
-        for (u32 j = 0; j < DIM; j++) acc = step(acc, query[j], candidate[j]);
+        for (u32 j = 0; j < WIDTH; j++) acc = step(acc, query[j], candidate[j], weight);
         return acc;
     }
 
@@ -215,8 +216,8 @@ template <int MODE, class L> struct Scan {
         return true;
     }
 
-    // Writes the matches among the candidates of the tile to their places: each lane notes which
-    // of them are, and then looks only at those. False, with nothing written, where it cannot.
+    // Puts the matches among the candidates of the tile where they belong: each lane notes which
+    // of them are, and then looks only at those. False, with nothing done, where it cannot.
     __device__ __forceinline__ bool keep_all(u32 here, u32 base) {
         u32 matches = 0;
         if (sizeof(L) == sizeof(Scalar)) {
@@ -237,6 +238,11 @@ template <int MODE, class L> struct Scan {
             u32 before = position - base + 1;
             matches = before < WARP ? matches & (ALL << before) : 0;
         }
+        if (MODE == COUNT_BOTH) {
+            count += __popc(matches);
+            count_candidates(matches);
+            return true;
+        }
         u32 to = 0;
         if (MODE == LIST) {
             if (job.exclude_self)
@@ -253,6 +259,8 @@ template <int MODE, class L> struct Scan {
             if (held + all > HELD - WARP) flush();
             to = held + up_to - mine;
             held += all;
+            count += mine;
+            if (job.mirror) count_candidates(matches);
         }
         for (; matches; matches &= matches - 1) {
             u32 c = __ffs(matches) - 1, neighbor = shared.ids[c];
@@ -270,6 +278,20 @@ template <int MODE, class L> struct Scan {
             }
         }
         return true;
+    }
+
+    // Counts matches for the candidates of the tile: bit c of a lane is that of candidate c, and
+    // all those of candidate c go to lane c.
+    __device__ __forceinline__ void count_candidates(u32 matches) {
+        if (!__any_sync(ALL, matches != 0)) return;
+        u32 low = 0x0000ffffu;
+        for (u32 step = WARP / 2; step > 0; step /= 2) {
+            u32 other = __shfl_xor_sync(ALL, matches, step);
+            matches = lane() & step ? (matches & ~low) | (other >> step & low)
+                                    : (matches & low) | (other & low) << step;
+            low ^= low << step / 2;
+        }
+        if (matches) atomicAdd(&job.degrees[shared.ids[lane()]], (u32)__popc(matches));
     }
 
     // Candidate `c` of the tile, which is at `at` on the right.
@@ -326,6 +348,8 @@ template <int MODE, class L> struct Scan {
                 u32 to = held + __popc(matches & ((1u << lane()) - 1));
                 shared.held[to] = make_uint2(row, neighbor);
                 if (job.list_distances) shared.held_distances[to] = distance(exact(acc, at));
+                count++;
+                if (job.mirror) atomicAdd(&job.degrees[neighbor], 1u);
             }
             held += __popc(matches);
             if (held > HELD - WARP) flush();
@@ -409,7 +433,7 @@ template <int MODE, class L> struct Group {
         if (MODE == FILL || MODE == LIST) scan.id = job.left_ids[scan.position];
         if (MODE != WORK) scan.row = job.left_rows[scan.position];
         if (MODE == FILL) scan.cursor = job.offsets[scan.row] - job.base;
-#if DIM > 0
+#if WIDTH > 0
         scan.query = Point<L>::at(sizeof(L) == sizeof(Scalar) ? (const L*)job.left
                                                               : (const L*)job.left_narrow,
                                   scan.position);
@@ -420,14 +444,15 @@ template <int MODE, class L> struct Group {
         u64 before = scan.tested;
         find(job, scan.shared.search, floor, scan);
         tests += (scan.tested - before) * (__popc(actives) / scan.parts);
-        if (MODE != COUNT && MODE != COUNT_BOTH) return;
+        if (MODE == FILL || MODE == WORK || (MODE == LIST && !job.degrees)) return;
         u32 count = scan.count;
 #pragma unroll 1
         for (u32 step = queries; step < WARP; step *= 2) count += __shfl_xor_sync(ALL, count, step);
         if (!scan.active || scan.part != 0) return;
-        if (job.pattern == EACH && job.exclude_self) count--;
+        // Those of a list have left themselves out.
+        if (MODE != LIST && job.pattern == EACH && job.exclude_self) count--;
         pairs += count;
-        if (MODE == COUNT_BOTH)
+        if (MODE == COUNT_BOTH || MODE == LIST)
             atomicAdd(&job.degrees[scan.row], count);
         else if (job.degrees)
             job.degrees[scan.row] = count;
@@ -465,7 +490,7 @@ __device__ __forceinline__ void group(const Job& job, Workspace<MODE, L>* worksp
 // both.
 template <int MODE> __device__ __forceinline__ void group(const Job& job) {
     __shared__ Workspace<MODE, Scalar> workspace[GROUP_WARPS];
-#if defined(SCALAR_F64) && DIM > 0
+#if defined(SCALAR_F64) && WIDTH > 0
     if (MODE != WORK && job.left_narrow)
         return group<MODE, float>(job, (Workspace<MODE, float>*)workspace);
 #endif

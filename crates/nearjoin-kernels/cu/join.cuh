@@ -1,6 +1,9 @@
 // What a join is told, and how a pair is decided.
 //
-// Compiled with SCALAR_*, DIM (0: any dimension, known when it runs) and METRIC_*.
+// Compiled with SCALAR_*, NORM_* and WIDTH: how many numbers of a point are compared, its dimension
+// or as many more as are 0, or 0 for any number, known when it runs. With ANY_LAYOUT, points may
+// lie in either of two ways that are else those of a width: point after point, or column after
+// column.
 #pragma once
 #include "device.cuh"
 #include "grid.cuh"
@@ -41,6 +44,8 @@ struct Job {
     // points that the lanes test; or null.
     const void* right_boxes;
     u64 dim;
+    // Numbers from one point to the next, or 0 where they lie in columns.
+    u64 stride;
 
     // A pair matches when its accumulated distance is at most this.
     double bound;
@@ -54,6 +59,8 @@ struct Job {
     // Queries look together while the space within reach of all is at most so many times that
     // within reach of one.
     double loose;
+    // What the magnitude of a difference counts for beside those before it: 1 for L1, 0 for L∞.
+    double weight;
 
     u64 finder;
     u64 pattern;
@@ -106,18 +113,15 @@ struct Job {
     // Work of each unit.
     u32* work;
 };
-static_assert(sizeof(Job) == 8 * 94, "as many words as the host writes");
+static_assert(sizeof(Job) == 8 * 96, "as many words as the host writes");
 
-#if DIM > 0
+#if WIDTH > 0
 // Numbers from one point to the next, so that a point is loaded in as few pieces as possible.
-#if DIM == 1
-#define STRIDE 1
-#else
-#define STRIDE ((DIM + 1) / 2 * 2)
-#endif
+#define STRIDE ((WIDTH + 1) / 2 * 2)
 
-template <class L> struct alignas(sizeof(L) * (STRIDE % 2 ? 1 : (STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L))) Piece {
-    L x[STRIDE % 2 ? 1 : (STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L)];
+// 16 bytes of a point, or two numbers where it has no whole number of those.
+template <class L> struct alignas(sizeof(L) * ((STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L))) Piece {
+    L x[(STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L)];
 };
 
 // A point in registers.
@@ -126,8 +130,8 @@ template <class L> struct Point {
     Piece<L> pieces[PIECES];
 
     __device__ __forceinline__ L operator[](u32 j) const {
-        const u32 WIDTH = sizeof(Piece<L>) / sizeof(L);
-        return pieces[j / WIDTH].x[j % WIDTH];
+        const u32 NUMBERS = sizeof(Piece<L>) / sizeof(L);
+        return pieces[j / NUMBERS].x[j % NUMBERS];
     }
 
     static __device__ __forceinline__ Point at(const L* points, u64 place) {
@@ -146,11 +150,11 @@ template <class L> struct Point {
 
     __device__ __forceinline__ Point from_lane(u32 source) const {
         Point point;
-        const u32 WIDTH = sizeof(Piece<L>) / sizeof(L);
+        const u32 NUMBERS = sizeof(Piece<L>) / sizeof(L);
 #pragma unroll
         for (u32 i = 0; i < PIECES; i++) {
 #pragma unroll
-            for (u32 w = 0; w < WIDTH; w++)
+            for (u32 w = 0; w < NUMBERS; w++)
                 point.pieces[i].x[w] = __shfl_sync(ALL, pieces[i].x[w], source);
         }
         return point;
@@ -159,27 +163,29 @@ template <class L> struct Point {
 #endif
 
 // A difference more.
-template <class L> __device__ __forceinline__ L add(L acc, L d) {
-#if defined(METRIC_L2)
+//
+// L1 and L∞ are one: the sum that weighs 1 is at least the last difference, rounded as it may be,
+// and the sum that weighs 0 is the largest of those before. A difference beyond all numbers is no
+// number times 0, which the larger of the two leaves out.
+template <class L> __device__ __forceinline__ L add(L acc, L d, L weight) {
+#if defined(NORM_SQUARES)
     return fused(d, d, acc);
-#elif defined(METRIC_L1)
-    return plus(acc, magnitude(d));
-#elif defined(METRIC_LINF)
+#elif defined(NORM_MAGNITUDES)
     d = magnitude(d);
-    return acc > d ? acc : d;
+    return larger(fused(d, weight, acc), d);
 #else
-#error "METRIC_L2, METRIC_L1 or METRIC_LINF"
+#error "NORM_SQUARES or NORM_MAGNITUDES"
 #endif
 }
 
 // One step of the accumulation, dimension after dimension from 0.
-template <class L> __device__ __forceinline__ L step(L acc, L x, L y) {
-    return add(acc, subtract(x, y));
+template <class L> __device__ __forceinline__ L step(L acc, L x, L y, L weight) {
+    return add(acc, subtract(x, y), weight);
 }
 
 // The distance that users see.
 __device__ __forceinline__ Scalar distance(Scalar acc) {
-#if defined(METRIC_L2)
+#if defined(NORM_SQUARES)
     return root(acc);
 #else
     return acc;
@@ -187,48 +193,53 @@ __device__ __forceinline__ Scalar distance(Scalar acc) {
 }
 
 // A bound on the distance of boxes: a gap more. Rounded anyhow, with `limit` to cover it.
-__device__ __forceinline__ double widen(double acc, double gap) {
-#if defined(METRIC_L2)
+__device__ __forceinline__ double widen(double acc, double gap, double weight) {
+#if defined(NORM_SQUARES)
     return gap * gap + acc;
-#elif defined(METRIC_L1)
-    return acc + gap;
 #else
-    return acc > gap ? acc : gap;
+    double sum = acc + weight * gap;
+    return sum > gap ? sum : gap;
 #endif
 }
 
 // What the other axes leave of the limit along the last one.
-__device__ __forceinline__ double left_over(double limit, double acc) {
-#if defined(METRIC_L2)
+__device__ __forceinline__ double left_over(double limit, double acc, double weight) {
+#if defined(NORM_SQUARES)
     // `limit` has the rounding of sums in it; the factor has that of the root.
     return __dsqrt_rn(limit - acc) * (1.0 + 1e-15);
-#elif defined(METRIC_L1)
-    return limit - acc;
 #else
-    return limit;
+    return limit - weight * acc;
 #endif
 }
 
 // One coordinate of a point on the left or the right.
-__device__ __forceinline__ Scalar coordinate(const Scalar* points, u64 len, u64 place, u32 j) {
-#if DIM > 0
+__device__ __forceinline__ Scalar coordinate(const Job& job, const Scalar* points, u64 len,
+                                             u64 place, u32 j) {
+#if defined(ANY_LAYOUT)
+    return job.stride ? points[place * job.stride + j] : points[(u64)j * len + place];
+#elif WIDTH > 0
     return points[place * STRIDE + j];
 #else
     return points[(u64)j * len + place];
 #endif
 }
+__device__ __forceinline__ Scalar left_coordinate(const Job& job, u64 place, u32 j) {
+    return coordinate(job, job.left, job.left_len, place, j);
+}
+__device__ __forceinline__ Scalar right_coordinate(const Job& job, u64 place, u32 j) {
+    return coordinate(job, job.right, job.right_len, place, j);
+}
 
 // The accumulated distance of two points, in the arithmetic that decides.
 __device__ __noinline__ Scalar accumulate(const Job& job, u64 left, u64 right) {
-    Scalar acc = 0;
-#if DIM > 0
+    Scalar acc = 0, weight = (Scalar)job.weight;
+#if WIDTH > 0
     Point<Scalar> x = Point<Scalar>::at(job.left, left), y = Point<Scalar>::at(job.right, right);
 #pragma unroll
-    for (u32 j = 0; j < DIM; j++) acc = step(acc, x[j], y[j]);
+    for (u32 j = 0; j < WIDTH; j++) acc = step(acc, x[j], y[j], weight);
 #else
     for (u32 j = 0; j < job.dim; j++)
-        acc = step(acc, coordinate(job.left, job.left_len, left, j),
-                   coordinate(job.right, job.right_len, right, j));
+        acc = step(acc, left_coordinate(job, left, j), right_coordinate(job, right, j), weight);
 #endif
     return acc;
 }

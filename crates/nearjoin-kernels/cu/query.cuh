@@ -10,16 +10,17 @@ template <int MODE> struct Query {
     const Job& job;
     u32 threads, part;
     u32 position, id, row;
-#if DIM > 0
-    Point<Scalar> point;
-#endif
+    // The coordinates of the query, and how far they lie apart; those of candidates lie so too.
+    const Scalar* point;
+    u64 pitch, candidate_pitch;
     u32 count;
     u64 cursor;
     u64 tests, pairs;
 
     __device__ __forceinline__ Query(const Job& job)
         : job(job), threads((u32)job.threads_per_query),
-          part((u32)(threadIdx.x % job.threads_per_query)), tests(0), pairs(0) {}
+          part((u32)(threadIdx.x % job.threads_per_query)), pitch(job.stride ? 1 : job.left_len),
+          candidate_pitch(job.stride ? 1 : job.right_len), tests(0), pairs(0) {}
 
     __device__ __forceinline__ void run(u32 begin, u32 end) {
         if (begin >= end) return;
@@ -27,17 +28,18 @@ template <int MODE> struct Query {
         if (MODE != WORK) test_all(begin, end);
     }
 
+    __device__ __forceinline__ Scalar accumulated(u32 at) const {
+        const Scalar* candidate = job.right + (u64)at * (job.stride ? job.stride : 1);
+        Scalar acc = 0, weight = (Scalar)job.weight;
+        for (u32 j = 0; j < job.dim; j++)
+            acc = step(acc, point[j * pitch], candidate[j * candidate_pitch], weight);
+        return acc;
+    }
+
     __device__ __forceinline__ void test_all(u32 begin, u32 end) {
 #pragma unroll 1
         for (u32 at = begin + part; at < end; at += threads) {
-            Scalar acc = 0;
-#if DIM > 0
-            Point<Scalar> candidate = Point<Scalar>::at(job.right, at);
-#pragma unroll
-            for (u32 j = 0; j < DIM; j++) acc = step(acc, point[j], candidate[j]);
-#else
-            acc = accumulate(job, position, at);
-#endif
+            Scalar acc = accumulated(at);
             if (!(acc <= (Scalar)job.bound)) continue;
             if (MODE == COUNT) {
                 count++;
@@ -52,6 +54,8 @@ template <int MODE> struct Query {
                 job.ids[to] = neighbor;
                 if (job.distances) job.distances[to] = distance(acc);
             } else {
+                if (job.degrees) atomicAdd(&job.degrees[row], 1u);
+                if (job.mirror) atomicAdd(&job.degrees[neighbor], 1u);
                 u64 to = atomicAdd(job.list_len, (u64)1);
                 if (to >= job.capacity) continue;
                 job.list[to] = make_uint2(row, neighbor);
@@ -118,9 +122,7 @@ template <int MODE> struct Query {
         position = job.queries ? job.queries[unit] : unit;
         id = job.left_ids[position];
         row = job.left_rows[position];
-#if DIM > 0
-        point = Point<Scalar>::at(job.left, position);
-#endif
+        point = job.left + (u64)position * (job.stride ? job.stride : 1);
         count = 0;
         cursor = 0;
         u64 before = tests;

@@ -3,38 +3,36 @@
 
 // ---------------------------------------------------------------- pairs into rows
 //
-// `mirror`: each pair stands for both of its directions.
+// Rows first..end of those that a list of pairs makes; they begin at `base`. `mirror`: each pair
+// stands for both of its directions. `cursors` say where the next neighbour of each row goes.
 
-KERNEL(pair_degrees)(const uint2* list, u64 n, u32 mirror, u32* degrees) {
+struct Rows {
+    u64 first, end, base;
+    u64* cursors;
+    u32* ids;
+    Scalar* distances;
+
+    __device__ __forceinline__ void add(u32 row, u32 neighbor, Scalar distance) const {
+        if (row < first || row >= end) return;
+        u64 to = atomicAdd(&cursors[row], 1ull) - base;
+        ids[to] = neighbor;
+        if (distances) distances[to] = distance;
+    }
+};
+
+KERNEL(pair_rows)(const uint2* list, const Scalar* list_distances, u64 n, u32 mirror, Rows rows) {
     u64 at = thread_number();
     if (at >= n) return;
     uint2 pair = list[at];
-    atomicAdd(&degrees[pair.x], 1u);
-    if (mirror) atomicAdd(&degrees[pair.y], 1u);
-}
-
-// `cursors` say where the next neighbour of each row goes.
-KERNEL(pair_rows)(const uint2* list, const Scalar* list_distances, u64 n, u32 mirror,
-                  u64* cursors, u32* ids, Scalar* distances) {
-    u64 at = thread_number();
-    if (at >= n) return;
-    uint2 pair = list[at];
-    u64 to = atomicAdd(&cursors[pair.x], 1ull);
-    ids[to] = pair.y;
-    if (distances) distances[to] = list_distances[at];
-    if (!mirror) return;
-    to = atomicAdd(&cursors[pair.y], 1ull);
-    ids[to] = pair.x;
-    if (distances) distances[to] = list_distances[at];
+    Scalar distance = rows.distances ? list_distances[at] : Scalar(0);
+    rows.add(pair.x, pair.y, distance);
+    if (mirror) rows.add(pair.y, pair.x, distance);
 }
 
 // Every row with itself.
-KERNEL(self_rows)(u64 n, u64* cursors, u32* ids, Scalar* distances) {
-    u64 at = thread_number();
-    if (at >= n) return;
-    u64 to = atomicAdd(&cursors[at], 1ull);
-    ids[to] = (u32)at;
-    if (distances) distances[to] = Scalar(0);
+KERNEL(self_rows)(Rows rows) {
+    u64 row = rows.first + thread_number();
+    if (row < rows.end) rows.add((u32)row, (u32)row, Scalar(0));
 }
 
 KERNEL(copy_u64)(const u64* from, u64 n, u64* to) {
@@ -111,7 +109,6 @@ KERNEL(sort_rows)(const u64* offsets, u64 first, u64 rows, u64 base, u32* ids,
     }
 }
 
-EXPORT(pair_degrees)
 EXPORT(pair_rows)
 EXPORT(self_rows)
 EXPORT(copy_u64)

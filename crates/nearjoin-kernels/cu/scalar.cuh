@@ -31,5 +31,5 @@ __device__ __forceinline__ float root(float x) { return __fsqrt_rn(x); }
 __device__ __forceinline__ double root(double x) { return __dsqrt_rn(x); }
 __device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
 __device__ __forceinline__ double magnitude(double x) { return fabs(x); }
-__device__ __forceinline__ float plus(float x, float y) { return __fadd_rn(x, y); }
-__device__ __forceinline__ double plus(double x, double y) { return __dadd_rn(x, y); }
+__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+__device__ __forceinline__ double larger(double x, double y) { return fmax(x, y); }

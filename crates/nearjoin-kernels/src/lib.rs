@@ -1,85 +1,226 @@
-//! The CUDA kernels of nearjoin: their sources, and the PTX made from them.
+//! The CUDA kernels of nearjoin: their sources, and the code that a driver loads.
 //!
-//! `cargo xtask kernels` compiles `cu/` into `ptx/`, for compute capability 7.5 and later.
-//! The PTX is committed, so that a build needs no CUDA compiler, and a join nothing but the
-//! driver. A *module* is one source file compiled for one type, dimension and metric.
+//! A *module* is one source file of `cu/` compiled for one type, width and norm. `cargo xtask
+//! kernels` compiles all of them and packs what comes out into `packs/`, which is committed: a
+//! build needs no CUDA compiler, and a join nothing but the driver. There is PTX of every module,
+//! which a driver compiles for any GPU of compute capability 7.5 and later, and ready-made code
+//! of those that most joins need, which it only has to load.
+//!
+//! Without the feature `images` the crate is the table of modules alone, and carries no code.
 
-#[cfg(test)]
-mod modules;
-mod ptx;
-#[cfg(test)]
-mod stamp;
+#[cfg(feature = "images")]
+pub mod image;
+pub mod source;
 
-/// PTX with its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// The name, that of the file in `ptx/`: `sort`, `index_f32`, `count_f32_2_l2`, …
+use core::fmt;
+
+/// A module: kernels that are compiled and loaded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Module {
+    /// Running sums, and the sort of keys with values.
+    Sort,
+    /// The index.
+    Index(Float),
+    /// Pairs into rows, and rows into order.
+    Rows(Float),
+    /// The ε-join.
+    Join(Join),
+    /// One that this crate has not: for tests of drivers.
+    Other(&'static Other),
+}
+
+/// A module of the ε-join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct Join {
+    /// What becomes of matches.
+    pub family: Family,
+    /// The points' type.
+    pub float: Float,
+    /// How differences are added up.
+    pub norm: Norm,
+    /// Numbers that are compared of each point: see [`width`].
+    pub width: usize,
+}
+
+/// What becomes of matches. A driver compiles a module when it is first used, all of it: one that
+/// did everything would take it seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// They are counted.
+    Count,
+    /// They are counted for both points of a pair that is found once.
+    Degrees,
+    /// They are written to their places in rows.
+    Fill,
+    /// They are appended to a list.
+    List,
+    /// Any of these, each query by threads of its own, as in the papers.
+    Query,
+}
+
+/// The type of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Float {
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+/// How differences are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Norm {
+    /// Their squares: L2.
+    Squares,
+    /// Themselves, by their magnitudes: L1 and L∞, which differ in a number that the kernels
+    /// are told.
+    Magnitudes,
+}
+
+/// The name and the PTX of a module that is not of this crate.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Other {
+    /// Its name.
     pub name: &'static str,
-    /// The text that a driver compiles.
+    /// Its text.
     pub ptx: &'static str,
 }
 
-/// Dimensions that have modules of their own; all others share one, with a `0` in its name.
-pub const DIMENSIONS: core::ops::RangeInclusive<usize> = 1..=8;
+impl Family {
+    const ALL: [Family; 5] =
+        [Family::Count, Family::Degrees, Family::Fill, Family::List, Family::Query];
 
-/// All modules, by name.
-pub fn modules() -> &'static [Module] {
-    ptx::MODULES
+    fn name(self) -> &'static str {
+        match self {
+            Family::Count => "count",
+            Family::Degrees => "degrees",
+            Family::Fill => "fill",
+            Family::List => "list",
+            Family::Query => "query",
+        }
+    }
 }
 
-/// The module with a name.
-pub fn module(name: &str) -> Option<&'static Module> {
-    let at = ptx::MODULES.binary_search_by(|module| module.name.cmp(name)).ok()?;
-    Some(&ptx::MODULES[at])
+impl Float {
+    const ALL: [Float; 2] = [Float::F32, Float::F64];
+
+    fn name(self) -> &'static str {
+        match self {
+            Float::F32 => "f32",
+            Float::F64 => "f64",
+        }
+    }
 }
 
-/// Running sums, and the sort of keys with values.
-pub fn sort() -> &'static Module {
-    expected("sort")
+impl Norm {
+    const ALL: [Norm; 2] = [Norm::Squares, Norm::Magnitudes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Norm::Squares => "squares",
+            Norm::Magnitudes => "magnitudes",
+        }
+    }
+
+    /// Widths that have modules of their own, ascending.
+    const fn widths(self) -> &'static [usize] {
+        match self {
+            Norm::Squares => &[2, 3, 4, 6, 8],
+            Norm::Magnitudes => &[2, 4, 8],
+        }
+    }
 }
 
-/// The index, for points of a type: `f32` or `f64`.
-pub fn index(scalar: &str) -> &'static Module {
-    expected(&format!("index_{scalar}"))
+/// The numbers that are compared of each point: its dimension, or as many more as make it a width
+/// that has modules of its own, the rest being 0, which adds nothing to any distance. 0 where
+/// there is none: then the modules for any dimension do.
+///
+/// What shares modules has little to gain by some of its own: `docs/benchmarks` has the figures.
+pub fn width(norm: Norm, dimension: usize) -> usize {
+    norm.widths().iter().copied().find(|&width| width >= dimension).unwrap_or(0)
 }
 
-/// Pairs into rows and rows into order, for points of a type.
-pub fn rows(scalar: &str) -> &'static Module {
-    expected(&format!("rows_{scalar}"))
+/// Numbers from one point of a width to the next, so that it is loaded in few pieces: `STRIDE` of
+/// `join.cuh`.
+pub fn stride(width: usize) -> usize {
+    width.next_multiple_of(2)
 }
 
-/// A module of the ε-join for points of a type and a dimension, and a metric: `l2`, `l1` or
-/// `linf`. Its family is `count`, `fill`, `list` or `query`.
-pub fn epsilon(family: &str, scalar: &str, dim: usize, metric: &str) -> &'static Module {
-    let dim = if DIMENSIONS.contains(&dim) { dim } else { 0 };
-    expected(&format!("{family}_{scalar}_{dim}_{metric}"))
+impl Module {
+    /// The module of the ε-join for points of a dimension.
+    pub fn join(family: Family, float: Float, norm: Norm, dimension: usize) -> Self {
+        let width = match family {
+            // Whatever the layout of the points.
+            Family::Query => 0,
+            _ => width(norm, dimension),
+        };
+        Module::Join(Join { family, float, norm, width })
+    }
+
+    /// Every module of this crate.
+    pub fn all() -> impl Iterator<Item = Module> {
+        let of_type = |float| [Module::Index(float), Module::Rows(float)];
+        let joins = Family::ALL.into_iter().flat_map(|family| {
+            Float::ALL.into_iter().flat_map(move |float| {
+                Norm::ALL.into_iter().flat_map(move |norm| {
+                    let widths = if family == Family::Query { &[] } else { norm.widths() };
+                    widths
+                        .iter()
+                        .copied()
+                        .chain([0])
+                        .map(move |width| Module::Join(Join { family, float, norm, width }))
+                })
+            })
+        });
+        [Module::Sort].into_iter().chain(Float::ALL.into_iter().flat_map(of_type)).chain(joins)
+    }
 }
 
-fn expected(name: &str) -> &'static Module {
-    module(name).unwrap_or_else(|| panic!("there is no module {name}"))
+/// The name of the module: `sort`, `index_f32`, `count_f32_2_squares`, …
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Module::Sort => f.write_str("sort"),
+            Module::Index(float) => write!(f, "index_{}", float.name()),
+            Module::Rows(float) => write!(f, "rows_{}", float.name()),
+            Module::Join(Join { family, float, norm, width }) => {
+                write!(f, "{}_{}_{width}_{}", family.name(), float.name(), norm.name())
+            }
+            Module::Other(other) => f.write_str(other.name),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::collections::BTreeSet;
 
     use super::*;
 
     #[test]
-    fn the_ptx_was_made_from_these_sources() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let found = std::fs::read_to_string(root.join("ptx/STAMP")).unwrap();
-        assert!(
-            found == stamp::stamp(&root.join("cu")).unwrap(),
-            "the PTX is out of date: run `cargo xtask kernels`"
-        );
+    fn names_are_different() {
+        let names: BTreeSet<String> = Module::all().map(|module| module.to_string()).collect();
+        assert_eq!(names.len(), Module::all().count());
+        assert!(names.contains("list_f64_6_squares") && names.contains("query_f32_0_magnitudes"));
     }
 
     #[test]
-    fn every_module_of_the_table_is_found_by_its_name() {
-        let names: Vec<_> = modules::sources().into_iter().map(|source| source.name).collect();
-        assert_eq!(names, modules().iter().map(|module| module.name).collect::<Vec<_>>());
-        assert!(names.iter().all(|name| module(name).is_some_and(|found| found.name == name)));
-        assert_eq!(module("no such module"), None);
+    fn every_dimension_has_a_module() {
+        let all: BTreeSet<Module> = Module::all().collect();
+        for family in Family::ALL {
+            for dimension in 1..=4096 {
+                for norm in Norm::ALL {
+                    let module = Module::join(family, Float::F32, norm, dimension);
+                    assert!(all.contains(&module), "{module}");
+                    let width = width(norm, dimension);
+                    assert!(width == 0 || (width >= dimension && stride(width) >= width));
+                }
+            }
+        }
+        assert_eq!([1, 2, 3, 5, 9].map(|dim| width(Norm::Squares, dim)), [2, 2, 3, 6, 0]);
+        assert_eq!([1, 3, 5, 8, 9].map(|dim| width(Norm::Magnitudes, dim)), [2, 4, 8, 8, 0]);
+        assert_eq!([2, 3, 8].map(stride), [2, 4, 8]);
     }
 }

@@ -38,7 +38,7 @@ unsafe extern "C" {
 
 /// A kernel with its grid and arguments, checked.
 pub(crate) struct Launch {
-    pub(crate) module: &'static str,
+    pub(crate) module: String,
     pub(crate) name: &'static str,
     alone: bool,
     entry: &'static Entry,
@@ -55,8 +55,10 @@ impl Launch {
     /// Panics where a device would refuse the launch, or take arguments for what they are not.
     pub(crate) fn new(kernel: Kernel, blocks: u32, threads: u32, args: &Args) -> Self {
         let Kernel { module, name } = kernel;
-        let entry = find(module.name, name)
-            .unwrap_or_else(|| panic!("there is no kernel {name} in module {}", module.name));
+        let module = module.to_string();
+        let module_name = CString::new(&*module).expect("names of modules have no zeros");
+        let entry = find(&module_name, name)
+            .unwrap_or_else(|| panic!("there is no kernel {name} in module {module}"));
         assert!(
             (1..=i32::MAX as u32).contains(&blocks)
                 && (1..=MOST_THREADS).contains(&threads)
@@ -72,7 +74,6 @@ impl Launch {
             "kernel {name} has parameters at {offsets:?}, and is given arguments at {given:?}: \
              the bytes at which each begins, and the end"
         );
-        let module_name = CString::new(module.name).expect("names of modules have no zeros");
         let mut arguments = Vec::new();
         for word in args.bytes().chunks(8) {
             let mut bytes = [0; 8];
@@ -81,14 +82,14 @@ impl Launch {
         }
         // SAFETY: a string that ends with 0.
         let alone = unsafe { simt_runs_alone(module_name.as_ptr()) };
-        Launch { module: module.name, name, alone, entry, blocks, threads, arguments }
+        Launch { module, name, alone, entry, blocks, threads, arguments }
     }
 
     /// Runs it, from the last thread of the last block where `backwards`, or says what the
     /// kernel did wrong.
     pub(crate) fn run(&self, backwards: bool) -> Result<(), String> {
         let mut message = [0 as c_char; 512];
-        let _alone = self.alone.then(|| alone(self.module));
+        let _alone = self.alone.then(|| alone(&self.module));
         // SAFETY: the arguments are the kernel's by number, place and size, as was checked, and
         // no other kernel runs with the same shared memory. That the kernel touches no memory
         // but the device's is what is being tested.
@@ -116,17 +117,16 @@ impl Launch {
 
 /// Keeps others from running a module. What its blocks share is the module's, of most modules:
 /// each has it for itself only because they run one after the other, those of other devices too.
-fn alone(module: &'static str) -> MutexGuard<'static, ()> {
-    static MODULES: Mutex<BTreeMap<&str, &Mutex<()>>> = Mutex::new(BTreeMap::new());
+fn alone(module: &str) -> MutexGuard<'static, ()> {
+    static MODULES: Mutex<BTreeMap<String, &Mutex<()>>> = Mutex::new(BTreeMap::new());
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-    let module = *modules.entry(module).or_insert_with(|| Box::leak(Box::default()));
+    let module = *modules.entry(module.into()).or_insert_with(|| Box::leak(Box::default()));
     drop(modules);
     module.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn find(module: &str, kernel: &str) -> Option<&'static Entry> {
-    let module = CString::new(module).ok()?;
-    kernels_of(&module).find(|entry| entry.name().to_bytes() == kernel.as_bytes())
+fn find(module: &CStr, kernel: &str) -> Option<&'static Entry> {
+    kernels_of(module).find(|entry| entry.name().to_bytes() == kernel.as_bytes())
 }
 
 impl Entry {

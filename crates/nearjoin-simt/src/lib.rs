@@ -123,7 +123,7 @@ impl Simt {
     pub fn kernels_not_run(&self) -> Vec<(String, String)> {
         let state = self.state();
         let run = |(module, name): &(String, String)| {
-            state.launched.contains(&(module.as_str(), name.as_str()))
+            state.launched.iter().any(|(of, kernel)| of == module && kernel == name)
         };
         kernel::all().into_iter().filter(|kernel| !run(kernel)).collect()
     }

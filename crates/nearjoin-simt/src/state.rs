@@ -90,7 +90,7 @@ pub(crate) struct State {
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
     /// The kernels that have run, as module and name.
-    pub(crate) launched: BTreeSet<(&'static str, &'static str)>,
+    pub(crate) launched: BTreeSet<(String, &'static str)>,
     streams: [Stream; STREAMS],
     lost: Option<String>,
 }
@@ -203,7 +203,7 @@ impl State {
                     self.lose(reason);
                     return self.alive();
                 }
-                self.launched.insert((launch.module, launch.name));
+                self.launched.insert((launch.module.clone(), launch.name));
                 if let Err(reason) = launch.run(self.backwards) {
                     self.lose(reason.clone());
                     panic!("{reason}");

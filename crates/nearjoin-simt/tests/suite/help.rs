@@ -4,10 +4,10 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 use nearjoin::gpu::driver::{Args, Driver, Kernel};
-use nearjoin_kernels::Module;
+use nearjoin_kernels::{Module, Other};
 use nearjoin_simt::Simt;
 
-static TEST: Module = Module { name: "test", ptx: "" };
+static TEST: Other = Other { name: "test", ptx: "" };
 
 /// Numbers that go to the device and back as their bytes.
 pub(crate) trait Number: Copy {
@@ -67,7 +67,7 @@ impl Drop for Array<'_> {
 }
 
 pub(crate) fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &TEST, name }
+    Kernel { module: Module::Other(&TEST), name }
 }
 
 pub(crate) fn launch(simt: &Simt, name: &'static str, blocks: u32, threads: u32, args: Args) {

@@ -98,6 +98,16 @@ impl Expected {
             Expected::Most(k) => k as f64,
         }
     }
+
+    /// The most there may be, where that is at most `factor` times what is expected.
+    fn most(self, factor: f64) -> Option<f64> {
+        match self {
+            Expected::About(neighbors) => {
+                (neighbors.high <= factor * neighbors.about).then_some(neighbors.high)
+            }
+            Expected::Most(k) => Some(k as f64),
+        }
+    }
 }
 
 /// Decides how the CPU does it.

@@ -21,6 +21,8 @@ const MANY_TESTS: f64 = 64.0;
 const FEW_MATCHES: f64 = 8.0;
 /// ... and up to which it is the way to the host that takes time.
 const EASY: f64 = 16.0;
+/// How much more than expected there may be before a list is sampled.
+const SURE: f64 = 1.5;
 /// Neighbours a point from which on boxes of 32 points pay.
 const CROWDED: f64 = 48.0;
 /// How much larger the box of queries that look together may be than that of one.
@@ -35,6 +37,7 @@ const ARRAY_CHUNK: usize = 8 << 20;
 const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result.
 const LEAST_BATCH: u64 = 32 << 20;
+const LEAST_LISTED: u64 = 8 << 20;
 const BATCHES: u64 = 8;
 
 /// What a plan knows of a device.
@@ -92,6 +95,9 @@ pub(crate) struct OnGpu {
     /// Distance tests that are expected, and pairs.
     pub(crate) expected_tests: f64,
     pub(crate) expected_pairs: f64,
+    /// The most pairs there may be, where that is not much more than what is expected: a list that
+    /// has room for them needs no sample.
+    pub(crate) most_pairs: Option<f64>,
     /// Bytes that cross the bus at a time, and of a batch of rows, if that was asked for.
     chunk: Option<usize>,
     batch: Option<u64>,
@@ -142,6 +148,7 @@ impl OnGpu {
             estimate: options.knobs.estimate.unwrap_or(1.0),
             expected_tests: tests * queries,
             expected_pairs: neighbors * queries,
+            most_pairs: expected.most(SURE).map(|most| most * queries),
             chunk: options.chunk_bytes,
             batch: options.batch_bytes,
             most_batch: (rest / 6).max(1 << 20),
@@ -152,7 +159,9 @@ impl OnGpu {
     /// The same for a share of the queries.
     pub(crate) fn for_share(&self, share: f64) -> Self {
         let expected_tests = self.expected_tests * share;
-        OnGpu { expected_tests, expected_pairs: self.expected_pairs * share, ..self.clone() }
+        let expected_pairs = self.expected_pairs * share;
+        // Some queries are not as all are.
+        OnGpu { expected_tests, expected_pairs, most_pairs: None, ..self.clone() }
     }
 
     /// Whether several threads may write to one row, in any order.
@@ -188,11 +197,16 @@ impl OnGpu {
     }
 
     /// The size of batches for a result of `total` bytes. With several, the first is soon on the
-    /// bus; but queries of a batch are farther from each other than all are, and share fewer
-    /// candidates. So there is one, unless pairs take few tests.
-    pub(crate) fn batch_bytes(&self, total: u64) -> u64 {
+    /// bus. What was listed can be cut anywhere; but queries of a batch that look again are
+    /// farther from each other than all are, and share fewer candidates, so there is one batch of
+    /// those, unless pairs take few tests.
+    pub(crate) fn batch_bytes(&self, total: u64, listed: bool) -> u64 {
         let easy = self.expected_tests < EASY * self.expected_pairs;
-        let bytes = if easy { (total / BATCHES).max(LEAST_BATCH) } else { total };
+        let bytes = match (listed, easy) {
+            (true, _) => (total / BATCHES).max(LEAST_LISTED),
+            (false, true) => (total / BATCHES).max(LEAST_BATCH),
+            (false, false) => total,
+        };
         self.batch.unwrap_or(bytes).min(self.most_batch).max(4)
     }
 }

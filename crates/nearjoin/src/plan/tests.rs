@@ -148,7 +148,7 @@ fn batches_leave_room_and_launches_can_be_watched() {
     let summary = points(1_000_000, 0.01, 1e-4);
     let how = on_gpu_of(1 << 30, &summary, &within(0.01, |_, _| {}));
     let gigabyte = 1u64 << 30;
-    assert!(how.batch_bytes(8 * gigabyte) < gigabyte / 4);
+    assert!(how.batch_bytes(8 * gigabyte, false) < gigabyte / 4);
     assert_eq!(how.launches(1.0), 1);
     let mut long = how.clone();
     long.expected_tests = 4e12;

@@ -66,8 +66,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 self.session.record(|stats| stats.splits += 1);
                 continue;
             };
-            let degrees = self.degrees_of(&stage, &list, false)?;
-            let mut found = self.found(request, stage, counters, &degrees, Some(list))?;
+            let mut found = self.found_list(request, stage, counters, list)?;
             found.rows = rows;
             let (work, flow) = found.hand_out(emit)?;
             total += work;

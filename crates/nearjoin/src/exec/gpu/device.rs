@@ -258,7 +258,7 @@ impl Stage {
     /// Runs a kernel with at least `threads` threads.
     pub(super) fn launch(
         &self,
-        module: &'static Module,
+        module: Module,
         name: &'static str,
         threads: u64,
         args: Args,
@@ -274,7 +274,7 @@ impl Stage {
     /// Runs a kernel over blocks.
     pub(super) fn launch_blocks(
         &self,
-        module: &'static Module,
+        module: Module,
         name: &'static str,
         blocks: u64,
         threads: u32,

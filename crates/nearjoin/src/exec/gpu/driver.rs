@@ -173,8 +173,8 @@ pub trait Transfer: Send {
 /// A kernel by its name in a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// The module, with its source.
-    pub module: &'static Module,
+    /// The module.
+    pub module: Module,
     /// The name of the kernel there.
     pub name: &'static str,
 }

@@ -3,10 +3,12 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
+use nearjoin_kernels::Norm;
+
 use super::device::{Device, Stage};
 use super::driver::{self, Fault};
 use super::index::{Builder, Making, Ordered, Shape, Table};
-use super::job::Pattern;
+use super::job::{self, Pattern};
 use super::launch::{Counters, GpuJoin, Mode};
 use super::session::{self, Session};
 use super::slabs::Slabs;
@@ -76,7 +78,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         rows: Option<&[u32]>,
     ) -> driver::Result<Self> {
         let stage = session.stage(0);
-        let (right, table) = side(&session, &stage, setup.detail, candidates, rows)?;
+        let norm = job::norm(setup.threshold.metric);
+        let (right, table) = side(&session, &stage, setup.detail, norm, candidates, rows)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
         Ok(GpuJoin {
@@ -98,7 +101,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// whole input, where only some of it is here.
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
-        let (left, _) = side(&self.session, &stage, self.detail, points, rows)?;
+        let norm = job::norm(self.threshold.metric);
+        let (left, _) = side(&self.session, &stage, self.detail, norm, points, rows)?;
         stage.finish()?;
         Ok(left)
     }
@@ -175,11 +179,13 @@ fn side<T: Scalar>(
     session: &Session<'_>,
     stage: &Stage,
     detail: &Detail,
+    norm: Norm,
     points: Points<'_, T>,
     rows: Option<&[u32]>,
 ) -> driver::Result<(Ordered<T>, Table<T>)> {
     let narrow = session.how.narrow.as_ref();
     let making = Making {
+        norm,
         origin: narrow.map(|narrow| &narrow.origin[..]),
         ids: rows,
         boxes: session.how.boxes,

@@ -1,11 +1,11 @@
 //! The index on the device: keys, radix sort, gather, cells or parts. Nothing of it comes back
 //! to the host on the way.
 
-use nearjoin_kernels as kernels;
+use nearjoin_kernels::{Module, Norm, stride, width};
 
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
-use super::job::{self, Finder, MAX_AXES, Side};
+use super::job::{self, Finder, MAX_AXES, Side, float};
 use super::sort::{Key, Sorted, running_sums, sort_by_key};
 use super::upload;
 use crate::index::{directory, grid};
@@ -43,6 +43,8 @@ impl<'a> Shape<'a> {
 /// How points are laid out for the join.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Making<'a> {
+    /// How they will be compared.
+    pub(super) norm: Norm,
     /// Where narrow points are relative to, if there are any.
     pub(super) origin: Option<&'a [f64]>,
     /// Numbers of the rows in the answer: others than those of the input where only a part of
@@ -171,7 +173,7 @@ impl<T: Scalar> Builder<'_, T> {
     }
 
     fn launch(&self, name: &'static str, threads: usize, args: Args) -> Result<()> {
-        self.stage.launch(kernels::index(T::NAME), name, threads as u64, args)
+        self.stage.launch(Module::Index(float::<T>()), name, threads as u64, args)
     }
 
     /// The raw points as every kernel takes them.
@@ -334,8 +336,9 @@ impl<T: Scalar> Builder<'_, T> {
 
     fn gather(&self, raw: &Array<T>, order: Array<u32>) -> Result<Ordered<T>> {
         let (len, dim) = (self.len(), self.points.dimension());
-        let specialised = kernels::DIMENSIONS.contains(&dim);
-        let stride = if specialised { stride(dim) } else { dim };
+        let width = width(self.making.norm, dim);
+        let specialised = width > 0;
+        let stride = if specialised { stride(width) } else { dim };
         let points = self.stage.array::<T>(len * stride)?;
         let args = match specialised {
             true => self.args(raw).u32(stride as u32),
@@ -386,9 +389,4 @@ impl<T: Scalar> Builder<'_, T> {
         self.launch(kernel, boxes * 32, args.u64(array.address()))?;
         Ok(array)
     }
-}
-
-/// Numbers from one point to the next: `STRIDE` of `join.cuh`.
-fn stride(dim: usize) -> usize {
-    if dim == 1 { 1 } else { dim.next_multiple_of(2) }
 }

@@ -1,10 +1,32 @@
 //! What a join kernel is told: the host's side of `Job` in `join.cuh`.
 
+use nearjoin_kernels::{Float, Norm};
+
 use crate::index::grid;
+use crate::metric::Metric;
+use crate::scalar::Scalar;
 
 /// The most axes of a grid, and levels of a directory, that kernels know.
 pub(super) const MAX_AXES: usize = 6;
 const MAX_LEVELS: usize = 8;
+
+/// The points' type, as modules are told it.
+pub(super) fn float<T: Scalar>() -> Float {
+    if size_of::<T>() == 4 { Float::F32 } else { Float::F64 }
+}
+
+/// How differences are added up.
+pub(super) fn norm(metric: Metric) -> Norm {
+    match metric {
+        Metric::L2 => Norm::Squares,
+        Metric::L1 | Metric::Linf => Norm::Magnitudes,
+    }
+}
+
+/// What a magnitude counts for beside those before it.
+pub(super) fn weight(metric: Metric) -> f64 {
+    if metric == Metric::Linf { 0.0 } else { 1.0 }
+}
 
 /// How candidates are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +55,15 @@ pub(super) struct Job {
     pub(super) right: Side,
     pub(super) right_boxes: u64,
     pub(super) dim: usize,
+    /// Numbers from one point to the next, or 0 where they lie in columns.
+    pub(super) stride: usize,
     pub(super) bound: f64,
     pub(super) sure: f64,
     pub(super) maybe: f64,
     pub(super) reach: f64,
     pub(super) limit: f64,
     pub(super) loose: f64,
+    pub(super) weight: f64,
     pub(super) finder: Finder,
     pub(super) pattern: Pattern,
     pub(super) exclude_self: bool,
@@ -98,12 +123,14 @@ impl Job {
             self.right.narrow,
             self.right_boxes,
             self.dim as u64,
+            self.stride as u64,
             self.bound.to_bits(),
             self.sure.to_bits(),
             self.maybe.to_bits(),
             self.reach.to_bits(),
             self.limit.to_bits(),
             self.loose.to_bits(),
+            self.weight.to_bits(),
             self.finder as u64,
             self.pattern as u64,
             u64::from(self.exclude_self),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use nearjoin_kernels as kernels;
+use nearjoin_kernels::{Family, Module, stride, width};
 
 use super::device::{Array, Stage};
 use super::driver::{self, Args};
 use super::index::{Ordered, Table};
-use super::job::{Finder, Job, Pattern};
+use super::job::{Finder, Job, Pattern, float, norm, weight};
 use super::session::{Result, Session};
 use super::sort::sort_by_key;
 use crate::exec::Work;
@@ -105,7 +105,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// What every launch is told.
     pub(super) fn job(&self) -> Job {
         let threshold = &self.threshold;
-        let dim = self.asking.dimension();
+        let (dim, metric) = (self.asking.dimension(), threshold.metric);
         let how = &self.session.how;
         let band = how.narrow.as_ref().map(|narrow| narrow.band);
         let mut job = Job {
@@ -114,12 +114,14 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             right: self.right.side(),
             right_boxes: self.right.boxes(),
             dim,
+            stride: stride(width(norm(metric), dim)),
             bound: threshold.bound.to_f64(),
             sure: band.map_or(0.0, |band| f64::from(band.sure)),
             maybe: band.map_or(0.0, |band| f64::from(band.maybe)),
             reach: threshold.reach,
             limit: threshold.band(dim).1,
             loose: how.loose,
+            weight: weight(metric),
             finder: Finder::Brute,
             pattern: Pattern::Each,
             exclude_self: self.excludes_self(),
@@ -198,8 +200,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
                 threads = threads.min(stage.resident_threads());
             }
             let (family, kernel) = self.kernel(mode);
-            let metric = self.threshold.metric.to_string();
-            let module = kernels::epsilon(family, T::NAME, job.dim, &metric);
+            let norm = norm(self.threshold.metric);
+            let module = Module::join(family, float::<T>(), norm, job.dim);
             let args = Args::new().structure(&job.words());
             stage.launch(module, kernel, threads, args)?;
             if launches > 1 {
@@ -215,17 +217,17 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     }
 
     /// The family of the module, and the kernel.
-    fn kernel(&self, mode: Mode) -> (&'static str, &'static str) {
+    fn kernel(&self, mode: Mode) -> (Family, &'static str) {
         match (self.session.how.cooperation == Cooperation::Cell, mode) {
-            (true, Mode::Count) => ("count", "group_count"),
-            (true, Mode::CountBoth) => ("count", "group_count_both"),
-            (true, Mode::Fill) => ("fill", "group_fill"),
-            (true, Mode::List) => ("list", "group_list"),
-            (true, Mode::Work) => ("count", "group_work"),
-            (false, Mode::Count | Mode::CountBoth) => ("query", "query_count"),
-            (false, Mode::Fill) => ("query", "query_fill"),
-            (false, Mode::List) => ("query", "query_list"),
-            (false, Mode::Work) => ("query", "query_work"),
+            (true, Mode::Count) => (Family::Count, "group_count"),
+            (true, Mode::CountBoth) => (Family::Degrees, "group_degrees"),
+            (true, Mode::Fill) => (Family::Fill, "group_fill"),
+            (true, Mode::List) => (Family::List, "group_list"),
+            (true, Mode::Work) => (Family::Query, "group_work"),
+            (false, Mode::Count | Mode::CountBoth) => (Family::Query, "query_count"),
+            (false, Mode::Fill) => (Family::Query, "query_fill"),
+            (false, Mode::List) => (Family::Query, "query_list"),
+            (false, Mode::Work) => (Family::Query, "query_work"),
         }
     }
 
@@ -237,7 +239,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         self.run(stage, Mode::Work, &job)?;
         // Ascending, as the sort does it, by what is left to the largest number.
         let args = Args::new().u64(work.address()).u64(units);
-        stage.launch(kernels::rows(T::NAME), "invert", units, args)?;
+        stage.launch(Module::Rows(float::<T>()), "invert", units, args)?;
         Ok(sort_by_key(stage, work, None, 32)?.values)
     }
 }

@@ -6,9 +6,10 @@
 //! - *Counted*: every row is counted, the running sums of the counts say where each begins,
 //!   and a second pass writes it there. Rows are written in batches of as many as fit a share
 //!   of the device's memory: while one batch is on the bus, the next is being made.
-//! - *Listed*: one pass appends pairs to a list, each unordered pair once where it can, and the
-//!   list is then spread over the rows. The room for the list is estimated from a sample. A
-//!   list that does not fit is made again, of half as many rows.
+//! - *Listed*: one pass appends pairs to a list, each unordered pair once where it can, and counts
+//!   the rows; the list is then spread over them, batch by batch too: each batch reads all of the
+//!   list and takes what is in its rows. The room for the list is what the plan expects, or a sample
+//!   where the plan is not sure. A list that does not fit is made again, of half as many rows.
 //!
 //! Counting pays where finding a pair costs little beside sending it, listing where a pair
 //! takes many distance tests. A count that was sampled too low, or memory that is refused,
@@ -17,11 +18,11 @@
 use core::ops::{ControlFlow, Range};
 use std::collections::VecDeque;
 
-use nearjoin_kernels as kernels;
+use nearjoin_kernels::Module;
 
 use super::device::{Array, Stage};
 use super::driver::Args;
-use super::job::Pattern;
+use super::job::{Pattern, float};
 use super::launch::{Counters, GpuJoin, Mode};
 use super::session::Result;
 use super::sort::{running_sums, sort_by_key};
@@ -59,8 +60,18 @@ pub(super) struct List<T> {
     pairs: Array<[u32; 2]>,
     distances: Option<Array<T>>,
     pub(super) len: u64,
+    /// The sizes of the rows that it makes.
+    degrees: Array<u32>,
     /// Whether each stands for both of its directions.
     mirror: bool,
+}
+
+/// What the rows of batches are made of.
+enum Source<'a, T> {
+    /// Queries in the order of the batches, none where there is only one batch: they look again.
+    Queries(Option<Array<u32>>),
+    /// Pairs, and where the next neighbour of each row goes.
+    List { list: &'a List<T>, cursors: Array<u64> },
 }
 
 /// Gets a batch whose rows are being made in a stage, and submits their copies to it.
@@ -120,17 +131,19 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let stage = self.session.stage(0);
         let counters = Counters::new(&stage)?;
         let degrees = self.count_rows(&stage, &counters, request.once)?;
-        self.found(request, stage, counters, &degrees, None)
+        self.found(request, stage, counters, &degrees)
     }
 
     /// Lists all pairs at once; none if they do not fit the memory.
     pub(super) fn list_rows(&self, request: Request) -> Result<Option<Found<'_, T>>> {
-        let expected = self.estimate_pairs()?;
+        let expected = match self.session.how.most_pairs {
+            Some(pairs) => pairs,
+            None => self.estimate_pairs()? * MARGIN,
+        };
         let once = self.is_whole_self() && (request.once || self.once() != Pattern::Each);
         let halved = if once { 0.5 } else { 1.0 };
         // A small sample may miss most of the pairs.
-        let mut capacity =
-            (expected * halved * MARGIN) as u64 + 1024 + self.query_count() as u64 / 16;
+        let mut capacity = (expected * halved) as u64 + 1024 + self.query_count() as u64 / 16;
         capacity = (capacity as f64 * self.session.how.estimate) as u64 + 1;
         let stage = self.session.stage(0);
         for _ in 0..2 {
@@ -150,8 +163,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 self.session.record(|stats| stats.splits += 1);
                 continue;
             }
-            let degrees = self.degrees_of(&stage, &list, once && !request.once)?;
-            return self.found(request, stage, counters, &degrees, Some(list)).map(Some);
+            return self.found_list(request, stage, counters, list).map(Some);
         }
         Ok(None)
     }
@@ -163,7 +175,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
     }
 
     /// Appends the pairs of all rows, or of some queries, to a list that has room for
-    /// `capacity`; its length says how many there are, in any case.
+    /// `capacity`; its length and the sizes of its rows say how many there are, in any case.
     pub(super) fn list(
         &self,
         stage: &Stage,
@@ -175,8 +187,15 @@ impl<T: Scalar> GpuJoin<'_, T> {
     ) -> Result<List<T>> {
         let pairs = stage.array::<[u32; 2]>(capacity as usize)?;
         let distances = stage.array_if(request.distances, capacity as usize)?;
+        let len = self.query_count();
+        let degrees = stage.zeroed::<u32>(len + 1)?;
+        let mirror = once && !request.once;
+        if mirror && self.include_self {
+            stage.fill(degrees.piece(0..len), 1)?;
+        }
         let mut job = self.job();
         counters.describe(&mut job);
+        (job.degrees, job.mirror) = (degrees.address(), mirror);
         if once {
             job.pattern = self.strictly_once();
         }
@@ -189,25 +208,20 @@ impl<T: Scalar> GpuJoin<'_, T> {
         self.run(stage, Mode::List, &job)?;
         let [_, _, len, _] = counters.read(stage)?;
         self.session.record(|stats| stats.batches += 1);
-        Ok(List { pairs, distances, len, mirror: once && !request.once })
+        Ok(List { pairs, distances, len, degrees, mirror })
     }
 
-    /// The sizes of the rows of a list.
-    pub(super) fn degrees_of(
+    /// The rows of a list.
+    pub(super) fn found_list(
         &self,
-        stage: &Stage,
-        list: &List<T>,
-        with_self: bool,
-    ) -> Result<Array<u32>> {
-        let len = self.query_count();
-        let degrees = stage.zeroed::<u32>(len + 1)?;
-        if with_self && self.include_self {
-            stage.fill(degrees.piece(0..len), 1)?;
-        }
-        let args = Args::new().u64(list.pairs.address()).u64(list.len);
-        let args = args.u32(u32::from(list.mirror)).u64(degrees.address());
-        stage.launch(kernels::rows(T::NAME), "pair_degrees", list.len, args)?;
-        Ok(degrees)
+        request: Request,
+        stage: Stage,
+        counters: Counters,
+        list: List<T>,
+    ) -> Result<Found<'_, T>> {
+        let mut found = self.found(request, stage, counters, &list.degrees)?;
+        found.list = Some(list);
+        Ok(found)
     }
 
     /// Turns sizes of rows into offsets.
@@ -217,13 +231,12 @@ impl<T: Scalar> GpuJoin<'_, T> {
         stage: Stage,
         counters: Counters,
         degrees: &Array<u32>,
-        list: Option<List<T>>,
     ) -> Result<Found<'_, T>> {
         let len = self.query_count();
         let offsets = stage.array::<u64>(len + 1)?;
         running_sums::<u64>(&stage, degrees.address(), len, offsets.address())?;
         let rows = 0..len;
-        Ok(Found { join: self, request, stage, counters, offsets, list, rows })
+        Ok(Found { join: self, request, stage, counters, offsets, list: None, rows })
     }
 
     /// The queries in the order of batches, and of the index within each; none where there is
@@ -246,7 +259,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let keys = stage.array::<u32>(len)?;
         let args = Args::new().u64(self.job().left_rows).u64(len as u64);
         let args = args.u64(on_device.address()).u32(ends.len() as u32).u64(keys.address());
-        stage.launch(kernels::rows(T::NAME), "query_batches", len as u64, args)?;
+        stage.launch(Module::Rows(float::<T>()), "query_batches", len as u64, args)?;
         let bits = u32::BITS - (ends.len() as u32).leading_zeros();
         Ok(Some(sort_by_key(stage, keys, None, bits)?.values))
     }
@@ -260,16 +273,12 @@ impl<T: Scalar> Found<'_, T> {
     /// Makes the rows batch by batch, and calls `deliver` with each while others are being
     /// made.
     pub(super) fn batches(&self, ends: &[u64], deliver: &mut Deliver<'_, T>) -> Result<()> {
-        let join = self.join;
-        if self.list.is_some() {
-            let batch = self.spread_list(total(ends) as usize)?;
-            return deliver(&batch, &self.stage).map(|_| ());
-        }
-        let mut bytes = join.session.how.batch_bytes(total(ends) * self.pair_bytes());
+        let how = &self.join.session.how;
+        let mut bytes = how.batch_bytes(total(ends) * self.pair_bytes(), self.list.is_some());
         // What has been delivered stays so: batches of another size begin behind it.
-        let mut done = 0;
-        while done < join.query_count() {
-            match self.counted_batches(ends, bytes, &mut done, deliver) {
+        let mut left = self.rows.clone();
+        while !left.is_empty() {
+            match self.make_batches(ends, bytes, &mut left, deliver) {
                 // What could not be delivered is lost, and not to be made again.
                 Ok(delivered) => {
                     if delivered?.is_break() {
@@ -278,7 +287,7 @@ impl<T: Scalar> Found<'_, T> {
                 }
                 Err(stop) if stop.is_memory() && bytes > LEAST => {
                     bytes = (bytes / 2).max(LEAST);
-                    join.session.record(|stats| stats.splits += 1);
+                    self.join.session.record(|stats| stats.splits += 1);
                 }
                 Err(stop) => return Err(stop),
             }
@@ -286,18 +295,18 @@ impl<T: Scalar> Found<'_, T> {
         Ok(())
     }
 
-    /// Rows from `done` on, in batches of about `bytes`. An error tells that they cannot be made;
-    /// the answer inside, whether they were delivered.
-    fn counted_batches(
+    /// The rows that are left, in batches of about `bytes`. An error tells that they cannot be
+    /// made; the answer inside, whether they were delivered.
+    fn make_batches(
         &self,
         ends: &[u64],
         bytes: u64,
-        done: &mut usize,
+        left: &mut Range<usize>,
         deliver: &mut Deliver<'_, T>,
     ) -> Result<Result<ControlFlow<()>>> {
         let join = self.join;
-        let first = *done;
-        let mut cuts = batches::by_offsets(&ends[first..], bytes / self.pair_bytes());
+        let first = left.start;
+        let mut cuts = batches::by_offsets(&ends[first..=left.end], bytes / self.pair_bytes());
         cuts.iter_mut().for_each(|rows| *rows = rows.start + first..rows.end + first);
         let largest = cuts.iter().map(|rows| ends[rows.end] - ends[rows.start]).max();
         let largest = largest.unwrap_or(0) as usize;
@@ -308,18 +317,26 @@ impl<T: Scalar> Found<'_, T> {
         for stage in &stages {
             memory.push((stage.array(largest)?, stage.array_if(self.request.distances, largest)?));
         }
-        let queries = join.queries_of(&self.stage, &cuts)?;
+        let source = match &self.list {
+            Some(list) => Source::List { list, cursors: self.cursors()? },
+            None => Source::Queries(join.queries_of(&self.stage, &cuts)?),
+        };
         self.stage.wait()?;
-        let fill = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
+        let make = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
             let rows = cuts[number].clone();
             let base = ends[rows.start];
             let batch = Batch { rows, base, ids: memory.0, distances: memory.1 };
-            self.fill(&stages[number % streams], &batch, queries.as_ref().map(Array::address))?;
+            let stage = &stages[number % streams];
+            match &source {
+                Source::Queries(queries) => self.fill(stage, &batch, queries.as_ref())?,
+                Source::List { list, cursors } => self.spread(stage, &batch, list, cursors)?,
+            }
+            self.sort(stage, &batch)?;
             Result::Ok(batch)
         };
         let mut ahead = VecDeque::new();
         for (number, memory) in memory.into_iter().enumerate() {
-            ahead.push_back(fill(number, memory)?);
+            ahead.push_back(make(number, memory)?);
         }
         for number in 0..cuts.len() {
             let Some(batch) = ahead.pop_front() else { break };
@@ -327,25 +344,35 @@ impl<T: Scalar> Found<'_, T> {
             if !matches!(delivered, Ok(ControlFlow::Continue(()))) {
                 return Ok(delivered);
             }
-            *done = batch.rows.end;
+            left.start = batch.rows.end;
             join.session.record(|stats| stats.batches += 1);
             join.session.check_cancelled()?;
             if number + streams < cuts.len() {
-                ahead.push_back(fill(number + streams, (batch.ids, batch.distances))?);
+                ahead.push_back(make(number + streams, (batch.ids, batch.distances))?);
             }
         }
         Ok(Ok(ControlFlow::Continue(())))
     }
 
-    fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<u64>) -> Result<()> {
+    /// Where the next neighbour of each row goes: at first, where the row begins.
+    fn cursors(&self) -> Result<Array<u64>> {
+        let (stage, len) = (&self.stage, self.join.query_count());
+        let cursors = stage.array::<u64>(len)?;
+        let args = Args::new().u64(self.offsets.address()).u64(len as u64).u64(cursors.address());
+        stage.launch(Module::Rows(float::<T>()), "copy_u64", len as u64, args)?;
+        Ok(cursors)
+    }
+
+    /// Finds the neighbours of the rows of a batch again.
+    fn fill(&self, stage: &Stage, batch: &Batch<T>, queries: Option<&Array<u32>>) -> Result<()> {
         let join = self.join;
         let mut job = join.job();
         self.counters.describe(&mut job);
         if self.request.once {
             job.pattern = join.strictly_once();
         }
-        if let Some(address) = queries {
-            job.queries = address + 4 * batch.rows.start as u64;
+        if let Some(queries) = queries {
+            job.queries = queries.address() + 4 * batch.rows.start as u64;
             job.query_count = batch.rows.len() as u64;
         }
         job.offsets = self.offsets.address();
@@ -357,34 +384,35 @@ impl<T: Scalar> Found<'_, T> {
             false => None,
         };
         job.cursors = cursors.as_ref().map_or(0, Array::address);
-        join.run(stage, Mode::Fill, &job)?;
-        self.sort(stage, batch)
+        join.run(stage, Mode::Fill, &job)
     }
 
-    /// Spreads the list over the rows.
-    fn spread_list(&self, total: usize) -> Result<Batch<T>> {
-        let (join, stage) = (self.join, &self.stage);
-        let ids = stage.array::<u32>(total)?;
-        let distances = stage.array_if(self.request.distances, total)?;
-        let batch = Batch { rows: self.rows.clone(), base: 0, ids, distances };
-        let Some(list) = &self.list else { return Ok(batch) };
-        let cursors = stage.array::<u64>(join.query_count() + 1)?;
-        let to = |args: Args| {
-            let distances = batch.distances.as_ref().map_or(0, Array::address);
-            args.u64(cursors.address()).u64(batch.ids.address()).u64(distances)
-        };
-        let module = kernels::rows(T::NAME);
-        let args = Args::new().u64(self.offsets.address()).u64(join.query_count() as u64);
-        stage.launch(module, "copy_u64", join.query_count() as u64, args.u64(cursors.address()))?;
-        if list.mirror && join.include_self {
-            let args = to(Args::new().u64(join.query_count() as u64));
-            stage.launch(module, "self_rows", join.query_count() as u64, args)?;
+    /// Takes what belongs to the rows of a batch out of a list.
+    fn spread(
+        &self,
+        stage: &Stage,
+        batch: &Batch<T>,
+        list: &List<T>,
+        cursors: &Array<u64>,
+    ) -> Result<()> {
+        let module = Module::Rows(float::<T>());
+        let Range { start, end } = batch.rows;
+        let rows = [
+            start as u64,
+            end as u64,
+            batch.base,
+            cursors.address(),
+            batch.ids.address(),
+            batch.distances.as_ref().map_or(0, Array::address),
+        ];
+        if list.mirror && self.join.include_self {
+            let args = Args::new().structure(&rows);
+            stage.launch(module, "self_rows", (end - start) as u64, args)?;
         }
         let values = list.distances.as_ref().map_or(0, Array::address);
         let args = Args::new().u64(list.pairs.address()).u64(values).u64(list.len);
-        stage.launch(module, "pair_rows", list.len, to(args.u32(u32::from(list.mirror))))?;
-        self.sort(stage, &batch)?;
-        Ok(batch)
+        let args = args.u32(u32::from(list.mirror)).structure(&rows);
+        Ok(stage.launch(module, "pair_rows", list.len, args)?)
     }
 
     /// Puts the ids of each row in ascending order, where that is wanted and the device can.
@@ -397,7 +425,7 @@ impl<T: Scalar> Found<'_, T> {
         let args = args.u64(batch.base).u64(batch.ids.address());
         let args = args.u64(batch.distances.as_ref().map_or(0, Array::address));
         let blocks = (rows * 32).div_ceil(u64::from(SORT_THREADS));
-        stage.launch_blocks(kernels::rows(T::NAME), "sort_rows", blocks, SORT_THREADS, args)?;
+        stage.launch_blocks(Module::Rows(float::<T>()), "sort_rows", blocks, SORT_THREADS, args)?;
         Ok(())
     }
 }

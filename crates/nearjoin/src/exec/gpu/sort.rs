@@ -1,6 +1,6 @@
 //! Running sums and radix sort on the device.
 
-use nearjoin_kernels::sort;
+use nearjoin_kernels::Module;
 
 use super::device::{Array, Stage, THREADS};
 use super::driver::{Args, Result};
@@ -50,11 +50,11 @@ pub(super) fn running_sums<S: Sum>(stage: &Stage, values: u64, len: usize, out: 
     let sums = stage.array::<S>(tiles)?;
     let [tile_sums, scan_sums, scan_tiles] = S::NAMES;
     let args = || Args::new().u64(values).u64(len as u64).u64(sums.address());
-    stage.launch_blocks(sort(), tile_sums, tiles as u64, THREADS, args())?;
+    stage.launch_blocks(Module::Sort, tile_sums, tiles as u64, THREADS, args())?;
     let all = Args::new().u64(sums.address()).u64(tiles as u64);
     let summing = SUMMING.min(tiles.next_multiple_of(32) as u32);
-    stage.launch_blocks(sort(), scan_sums, 1, summing, all)?;
-    stage.launch_blocks(sort(), scan_tiles, tiles as u64, THREADS, args().u64(out))
+    stage.launch_blocks(Module::Sort, scan_sums, 1, summing, all)?;
+    stage.launch_blocks(Module::Sort, scan_tiles, tiles as u64, THREADS, args().u64(out))
 }
 
 /// Keys in ascending order, and with each its value.
@@ -84,11 +84,17 @@ pub(super) fn sort_by_key<K: Key>(
     // At least one digit, so that the values are written.
     for shift in (0..bits.max(1)).step_by(DIGIT as usize) {
         let args = Args::new().u64(keys.address()).u64(len as u64).u32(shift);
-        stage.launch_blocks(sort(), K::COUNT, tiles as u64, THREADS, args.u64(counts.address()))?;
+        stage.launch_blocks(
+            Module::Sort,
+            K::COUNT,
+            tiles as u64,
+            THREADS,
+            args.u64(counts.address()),
+        )?;
         running_sums::<u32>(stage, counts.address(), DIGITS * tiles, counts.address())?;
         let args = Args::new().u64(keys.address()).u64(address).u64(len as u64).u32(shift);
         let args = args.u64(counts.address()).u64(keys_out.address()).u64(values_out.address());
-        stage.launch_blocks(sort(), K::SCATTER, tiles as u64, THREADS, args)?;
+        stage.launch_blocks(Module::Sort, K::SCATTER, tiles as u64, THREADS, args)?;
         core::mem::swap(&mut keys, &mut keys_out);
         core::mem::swap(&mut values, &mut values_out);
         address = values.address();

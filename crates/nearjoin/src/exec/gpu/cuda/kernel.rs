@@ -4,30 +4,35 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cudarc::driver::sys::{CUfunc_st, CUjit_option, CUmod_st};
 use nearjoin_kernels::Module;
+use nearjoin_kernels::image::Image;
 
-use super::api::call;
-use super::{Device, Handle, lock, ptx};
+use super::api::{Refusal, call, code};
+use super::{Device, Handle, lock};
 use crate::exec::gpu::driver::{Args, Fault, Kernel, Result};
 
-/// Modules and kernels by name. Once loaded they stay.
+/// Modules, and kernels by name. Once loaded they stay.
 #[derive(Default)]
 pub(super) struct Kernels {
-    /// Held while a module is loaded, so that none is loaded twice. That takes the driver's
-    /// compiler up to seconds, during which kernels that are known can be launched.
-    modules: Mutex<HashMap<&'static str, Handle<CUmod_st>>>,
-    found: RwLock<HashMap<(&'static str, &'static str), Found>>,
+    /// Held while a module is loaded, so that none is loaded twice. That may take the driver's
+    /// compiler some tenths of a second, during which kernels that are known can be launched.
+    modules: Mutex<HashMap<Module, Arc<Loaded>>>,
+    found: RwLock<HashMap<(Module, &'static str), Arc<Found>>>,
 }
 
-/// A kernel, and the sizes of its parameters. They are found once, so what is leaked here is
-/// as much as there are kernels.
-#[derive(Clone, Copy)]
+/// A module, and what it was loaded from, without its code.
+struct Loaded {
+    module: Handle<CUmod_st>,
+    image: Image,
+}
+
+/// A kernel, and the sizes of its parameters.
 struct Found {
     function: Handle<CUfunc_st>,
-    parameters: &'static [usize],
+    parameters: Vec<usize>,
 }
 
 impl Device {
@@ -44,7 +49,7 @@ impl Device {
         }
         let _current = self.enter()?;
         let found = self.kernel(kernel)?;
-        if !ptx::fit(args, found.parameters) {
+        if !fit(args, &found.parameters) {
             return Err(failed(kernel, "was given arguments that are not its own"));
         }
         // The values where each is aligned to its size: words are aligned to 8.
@@ -84,81 +89,143 @@ impl Device {
 
     /// A kernel that is known, or else one that is looked up, in a module that is loaded if it
     /// is not yet. The context must be current.
-    fn kernel(&self, kernel: Kernel) -> Result<Found> {
+    fn kernel(&self, kernel: Kernel) -> Result<Arc<Found>> {
         let Kernel { module, name } = kernel;
-        let key = (module.name, name);
         let found = &self.kernels.found;
-        if let Some(&found) = found.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(found);
+        let known = found.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&(module, name)) {
+            return Ok(found.clone());
         }
-        let parameters = ptx::parameters(module.ptx, name);
-        let parameters = parameters.ok_or_else(|| failed(kernel, "is not in its module"))?;
-        let symbol = CString::new(name).map_err(|_| failed(kernel, "is no name"))?;
+        drop(known);
         let loaded = self.module(module)?;
+        let parameters = loaded.image.parameters(name);
+        let parameters = parameters.ok_or_else(|| failed(kernel, "is not in its module"))?.to_vec();
+        let symbol = CString::new(name).map_err(|_| failed(kernel, "is no name"))?;
         let mut function = null_mut();
         // SAFETY: the first address is that of a handle to be written, the module is loaded and
         // stays so, and the name ends with NUL.
         unsafe {
-            call!(self.api, cuModuleGetFunction(&mut function, loaded.0, symbol.as_ptr()))?;
+            call!(self.api, cuModuleGetFunction(&mut function, loaded.module.0, symbol.as_ptr()))?;
         }
-        let function = Found { function: Handle(function), parameters: parameters.leak() };
-        found.write().unwrap_or_else(PoisonError::into_inner).insert(key, function);
+        let function = Arc::new(Found { function: Handle(function), parameters });
+        found
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((module, name), function.clone());
         Ok(function)
     }
 
-    fn module(&self, module: &'static Module) -> Result<Handle<CUmod_st>> {
+    fn module(&self, module: Module) -> Result<Arc<Loaded>> {
         let mut modules = lock(&self.kernels.modules);
-        if let Some(&loaded) = modules.get(module.name) {
-            return Ok(loaded);
+        if let Some(loaded) = modules.get(&module) {
+            return Ok(loaded.clone());
         }
-        let loaded = self.load(module)?;
-        modules.insert(module.name, loaded);
+        let (handle, mut image) = self.load(module)?;
+        image.code = Vec::new();
+        let loaded = Arc::new(Loaded { module: handle, image });
+        modules.insert(module, loaded.clone());
         Ok(loaded)
     }
 
+    /// Loads ready-made code, or has the driver compile PTX where there is none for this GPU or
+    /// the driver will not have it.
+    fn load(&self, module: Module) -> Result<(Handle<CUmod_st>, Image)> {
+        if let Some(image) = Image::ready_made(module, self.properties.capability) {
+            match self.load_image(&image.code, None) {
+                Ok(loaded) => return Ok((loaded, image)),
+                Err(refusal) if refusal.code == code::OUT_OF_MEMORY => {
+                    return Err(refusal.of(image.code.len()));
+                }
+                Err(_) => {}
+            }
+        }
+        let image = Image::ptx(module);
+        self.compile(module, &image.code).map(|loaded| (loaded, image))
+    }
+
     /// Has the driver compile PTX. What its compiler says of a failure is part of the reason.
-    fn load(&self, module: &'static Module) -> Result<Handle<CUmod_st>> {
+    fn compile(&self, module: Module, ptx: &[u8]) -> Result<Handle<CUmod_st>> {
         let failed = |reason| Fault::Failed {
-            reason: format!("the module {} could not be loaded: {reason}", module.name),
+            reason: format!("the module {module} could not be loaded: {reason}"),
         };
-        let ptx = CString::new(module.ptx).map_err(|error| failed(error.to_string()))?;
+        let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
         let mut log = vec![0u8; 8 << 10];
-        let mut options = [
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        // The last byte is not the compiler's, so the log ends with NUL.
-        let mut values =
-            [log.as_mut_ptr().cast::<c_void>(), core::ptr::without_provenance_mut(log.len() - 1)];
-        let mut loaded = null_mut();
-        // SAFETY: the first address is that of a handle to be written and the text ends with
-        // NUL. There are two options with two values: a buffer, which outlives the call, and
-        // less than its size, which is passed as if it were a pointer.
-        let result = unsafe {
-            call!(
-                self.api,
-                cuModuleLoadDataEx(
-                    &mut loaded,
-                    ptx.as_ptr().cast(),
-                    2,
-                    options.as_mut_ptr(),
-                    values.as_mut_ptr()
-                )
-            )
-        };
-        match result.map_err(|refusal| refusal.of(module.ptx.len())) {
-            Ok(()) => Ok(Handle(loaded)),
+        let result = self.load_image(ptx.as_bytes_with_nul(), Some(&mut log));
+        match result.map_err(|refusal| refusal.of(ptx.count_bytes())) {
             Err(Fault::Failed { reason }) => {
                 let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
                 let log = log.split_whitespace().collect::<Vec<_>>().join(" ");
                 Err(failed(if log.is_empty() { reason } else { format!("{reason}: {log}") }))
             }
-            Err(fault) => Err(fault),
+            result => result,
         }
+    }
+
+    /// Hands an image to the driver, PTX with a NUL at its end; `log` is for what its compiler
+    /// says.
+    fn load_image(
+        &self,
+        image: &[u8],
+        log: Option<&mut [u8]>,
+    ) -> core::result::Result<Handle<CUmod_st>, Refusal> {
+        let mut options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        let (log, size) = match log {
+            // The last byte is not the compiler's, so the log ends with NUL.
+            Some(log) => (log.as_mut_ptr(), log.len().saturating_sub(1)),
+            None => (null_mut(), 0),
+        };
+        let count = if size > 0 { options.len() as u32 } else { 0 };
+        let mut values = [log.cast::<c_void>(), core::ptr::without_provenance_mut(size)];
+        let mut loaded = null_mut();
+        // SAFETY: the first address is that of a handle to be written. The image is PTX that ends
+        // with NUL, or code whose length is written in it. There are two options with two values,
+        // or none: a buffer, which outlives the call, and less than its size, which is passed as if
+        // it were a pointer.
+        unsafe {
+            call!(
+                self.api,
+                cuModuleLoadDataEx(
+                    &mut loaded,
+                    image.as_ptr().cast(),
+                    count,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr()
+                )
+            )
+        }?;
+        Ok(Handle(loaded))
     }
 }
 
+/// Whether arguments are as many, and each as large, as the parameters.
+fn fit(args: &Args, parameters: &[usize]) -> bool {
+    let begins = args.offsets();
+    let ends = begins.iter().skip(1).copied().chain([args.bytes().len()]);
+    begins.len() == parameters.len()
+        && begins.iter().zip(ends).zip(parameters).all(|((at, end), size)| at + size <= end)
+}
+
 fn failed(kernel: Kernel, what: &str) -> Fault {
-    let reason = format!("the kernel {} of {} {what}", kernel.name, kernel.module.name);
+    let reason = format!("the kernel {} of {} {what}", kernel.name, kernel.module);
     Fault::Failed { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_do_not_fit_are_seen() {
+        let several = [8, 8, 48, 4];
+        let args = Args::new().u64(1).u64(2).structure(&[0; 6]);
+        assert!(!fit(&args, &several));
+        assert!(fit(&args.clone().f32(1.0), &several));
+        assert!(!fit(&args.f32(1.0).u32(2), &several));
+        assert!(!fit(&Args::new().u64(1).u64(2).structure(&[0; 5]).f32(1.0), &several));
+        assert!(!fit(&Args::new().u32(1), &[8]));
+        assert!(fit(&Args::new(), &[]));
+    }
 }

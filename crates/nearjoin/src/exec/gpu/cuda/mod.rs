@@ -5,7 +5,7 @@
 //! and what belongs to the device can refer to it for ever.
 //!
 //! `probe` finds driver and GPU and `verdict` judges them; `api` is the driver's functions;
-//! `memory` (with `cache`), `transfer` and `kernel` (with `ptx`) do what is asked.
+//! `memory` (with `cache`), `transfer` and `kernel` do what is asked.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +27,6 @@ mod cache;
 mod kernel;
 mod memory;
 mod probe;
-mod ptx;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nearjoin_kernels::Module;
+use nearjoin_kernels::{Module, Other};
 
 use super::{Cuda, open};
 use crate::exec::gpu::driver::{Args, Driver, Fault, Kernel};
@@ -13,7 +13,7 @@ use crate::exec::gpu::driver::{Args, Driver, Fault, Kernel};
 mod sham;
 
 /// Adds a number to each of `n` words, one thread each.
-static ADD: Module = Module {
+static ADD: Other = Other {
     name: "test_add",
     ptx: "
 .version 7.0
@@ -45,7 +45,7 @@ DONE:
 ",
 };
 
-static BROKEN: Module = Module {
+static BROKEN: Other = Other {
     name: "test_broken",
     ptx: ".version 7.0\n.target sm_75\n.entry add()\n{ nonsense; }\n",
 };
@@ -65,7 +65,7 @@ fn gpu() -> Option<Arc<Cuda>> {
 fn words_go_there_and_come_back_changed() {
     let Some(gpu) = gpu() else { return };
     const N: usize = 100_000;
-    let (bytes, kernel) = (4 * N, Kernel { module: &ADD, name: "add" });
+    let (bytes, kernel) = (4 * N, Kernel { module: Module::Other(&ADD), name: "add" });
     let address = gpu.allocate(bytes).unwrap();
     assert_eq!(address % 256, 0);
     let mut host = gpu.pin(bytes).unwrap();
@@ -112,7 +112,10 @@ fn nothing_is_easily_done() {
     let host = unsafe { gpu.copy_out(0, address, host, 0) }.unwrap().wait().unwrap();
     assert!(host.bytes().is_empty());
     unsafe { gpu.fill(0, address, 1, 0) }.unwrap();
-    unsafe { gpu.launch(0, Kernel { module: &ADD, name: "add" }, 0, 32, &Args::new()) }.unwrap();
+    unsafe {
+        gpu.launch(0, Kernel { module: Module::Other(&ADD), name: "add" }, 0, 32, &Args::new())
+    }
+    .unwrap();
     unsafe { gpu.release(address, 0) };
 }
 
@@ -135,9 +138,9 @@ fn what_cannot_be_launched_says_why() {
         Err(Fault::Failed { reason }) => reason,
         other => panic!("{other:?}"),
     };
-    assert!(launch(&ADD, "subtract", Args::new()).contains("subtract of test_add"));
-    assert!(launch(&ADD, "add", Args::new().u64(0)).contains("arguments"));
-    let reason = launch(&BROKEN, "add", Args::new());
+    assert!(launch(Module::Other(&ADD), "subtract", Args::new()).contains("subtract of test_add"));
+    assert!(launch(Module::Other(&ADD), "add", Args::new().u64(0)).contains("arguments"));
+    let reason = launch(Module::Other(&BROKEN), "add", Args::new());
     assert!(reason.contains("test_broken") && reason.contains("ptxas"), "{reason}");
     // None of these has harmed the context.
     gpu.synchronize(0).unwrap();
