@@ -21,8 +21,9 @@ const MANY_TESTS: f64 = 64.0;
 const FEW_MATCHES: f64 = 8.0;
 /// ... and up to which it is the way to the host that takes time.
 const EASY: f64 = 16.0;
-/// How much more than expected there may be before a list is sampled.
-const SURE: f64 = 1.5;
+/// How much more than expected there may be before a list is sampled: room is cheap, and a sample
+/// takes as long as the slowest of its warps.
+const SURE: f64 = 3.0;
 /// Neighbours a point from which on boxes of 32 points pay.
 const CROWDED: f64 = 48.0;
 /// How much larger the box of queries that look together may be than that of one.

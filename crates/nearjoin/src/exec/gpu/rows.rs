@@ -136,7 +136,11 @@ impl<T: Scalar> GpuJoin<'_, T> {
 
     /// Lists all pairs at once; none if they do not fit the memory.
     pub(super) fn list_rows(&self, request: Request) -> Result<Option<Found<'_, T>>> {
-        let expected = match self.session.how.most_pairs {
+        let how = &self.session.how;
+        // Room that is not needed is left to others.
+        let fits =
+            |pairs: &f64| pairs * self.list_bytes(request) as f64 <= how.list_bytes as f64 / 4.0;
+        let expected = match how.most_pairs.filter(fits) {
             Some(pairs) => pairs,
             None => self.estimate_pairs()? * MARGIN,
         };
