@@ -16,8 +16,11 @@ __device__ __forceinline__ void cell_keys(const Scalar* points, u64 n, u32 dim, 
     u64 row = thread_number();
     if (row >= n) return;
     u64 key = 0;
+    // Loops of a known length, so that this stays in registers.
     u32 within[MAX_AXES];
-    for (u32 a = 0; a < grid.axes; a++) {
+#pragma unroll
+    for (u32 a = 0; a < MAX_AXES; a++) {
+        if (a >= grid.axes) break;
         const Axis& axis = grid.axis[a];
         double x = (double)points[row * dim + axis.dim];
         u64 cell = cell_of(axis, x);
@@ -27,8 +30,11 @@ __device__ __forceinline__ void cell_keys(const Scalar* points, u64 n, u32 dim, 
         within[a] = (u32)(place < last ? place : last);
         key = snake(key, axis, cell);
     }
-    for (u32 bit = fine; bit > 0; bit--)
-        for (u32 a = 0; a < grid.axes; a++) key = key << 1 | (within[a] >> (bit - 1) & 1);
+    for (u32 bit = fine; bit > 0; bit--) {
+#pragma unroll
+        for (u32 a = 0; a < MAX_AXES; a++)
+            if (a < grid.axes) key = key << 1 | (within[a] >> (bit - 1) & 1);
+    }
     keys[row] = (Key)key;
 }
 
@@ -98,13 +104,42 @@ KERNEL(cell_list_u64)(const u64* keys, u64 n, u32 fine, const u32* ranks, u64* c
 
 // ---------------------------------------------------------------- points in index order
 
-// Point after point, `stride` numbers each; what is beyond `dim` is 0.
-KERNEL(gather_points)(const Scalar* points, u64 n, u32 dim, u32 stride, const u32* order,
-                      Scalar* out) {
-    u64 at = thread_number();
-    u64 place = at / stride;
-    u32 j = (u32)(at % stride);
-    if (place < n) out[at] = j < dim ? points[(u64)order[place] * dim + j] : Scalar(0);
+// Two numbers that are loaded and stored as one.
+template <class T> struct __align__(2 * sizeof(T)) Pair {
+    T first, second;
+};
+
+// Point after point, `stride` numbers each, which is 1 or even; what is beyond `dim` is 0. A
+// thread takes two numbers of a point, which has 2^`shift` threads, as many as it needs or more.
+template <class To, class Convert>
+__device__ __forceinline__ void gather(const Scalar* points, u64 n, u32 dim, u32 stride,
+                                       u32 shift, const u32* order, To* out, Convert convert) {
+    u64 place = thread_number() >> shift;
+    u32 j = 2 * ((u32)thread_number() & ((1u << shift) - 1));
+    if (place >= n || j >= stride) return;
+    const Scalar* from = points + (u64)order[place] * dim + j;
+    To* to = out + place * stride + j;
+    if (stride == 1) {
+        *to = convert(*from, j);
+        return;
+    }
+    // Rows of an odd number of coordinates do not begin where two can be loaded as one.
+    Pair<Scalar> pair;
+    if (dim % 2 == 0) {
+        pair = *(const Pair<Scalar>*)from;
+    } else {
+        pair.first = from[0];
+        if (j + 1 < dim) pair.second = from[1];
+    }
+    Pair<To> converted;
+    converted.first = convert(pair.first, j);
+    converted.second = j + 1 < dim ? convert(pair.second, j + 1) : To(0);
+    *(Pair<To>*)to = converted;
+}
+
+KERNEL(gather_points)(const Scalar* points, u64 n, u32 dim, u32 stride, u32 shift,
+                      const u32* order, Scalar* out) {
+    gather(points, n, dim, stride, shift, order, out, [](Scalar x, u32) { return x; });
 }
 
 // Column after column.
@@ -115,34 +150,28 @@ KERNEL(gather_columns)(const Scalar* points, u64 n, u32 dim, const u32* order, S
 }
 
 // Single precision, relative to an origin: as `gather_points`.
-KERNEL(gather_narrow)(const Scalar* points, u64 n, u32 dim, u32 stride, const u32* order,
-                      const double* origin, float* out) {
-    u64 at = thread_number();
-    u64 place = at / stride;
-    u32 j = (u32)(at % stride);
-    if (place >= n) return;
-    out[at] = j < dim ? (float)((double)points[(u64)order[place] * dim + j] - origin[j]) : 0.0f;
+KERNEL(gather_narrow)(const Scalar* points, u64 n, u32 dim, u32 stride, u32 shift,
+                      const u32* order, const double* origin, float* out) {
+    gather(points, n, dim, stride, shift, order, out,
+           [=](Scalar x, u32 j) { return (float)((double)x - origin[j]); });
 }
 
 // The boxes of every 32 points, `stride` numbers each: least coordinates, greatest, and so on.
-// A warp to a box; the last one may have fewer points.
+// A warp to a box; the last one may have fewer points. The lower half of the lanes looks for the
+// least of a coordinate and the upper half for the greatest, so that both take one exchange.
 template <class L>
 __device__ __forceinline__ void boxes_of(const L* points, u64 n, u32 stride, L* boxes) {
     u64 box = thread_number() / WARP, at = box * WARP + lane();
     if (box * WARP >= n) return;
     if (at >= n) at = n - 1;
+    u32 upper = lane() / (WARP / 2);
     for (u32 j = 0; j < stride; j++) {
-        L least = points[at * stride + j], most = least;
+        L end = points[at * stride + j];
         for (u32 step = WARP / 2; step > 0; step /= 2) {
-            L other = __shfl_xor_sync(ALL, least, step);
-            least = other < least ? other : least;
-            other = __shfl_xor_sync(ALL, most, step);
-            most = other > most ? other : most;
+            L other = __shfl_xor_sync(ALL, end, step);
+            end = (upper ? other > end : other < end) ? other : end;
         }
-        if (lane() == 0) {
-            boxes[2 * box * stride + j] = least;
-            boxes[(2 * box + 1) * stride + j] = most;
-        }
+        if (lane() % (WARP / 2) == 0) boxes[(2 * box + upper) * stride + j] = end;
     }
 }
 

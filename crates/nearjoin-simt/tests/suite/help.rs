@@ -71,7 +71,12 @@ pub(crate) fn kernel(name: &'static str) -> Kernel {
 }
 
 pub(crate) fn launch(simt: &Simt, name: &'static str, blocks: u32, threads: u32, args: Args) {
-    unsafe { simt.launch(0, kernel(name), blocks, threads, &args) }.unwrap();
+    run(simt, kernel(name), blocks, threads, args);
+}
+
+/// Launches a kernel of any module.
+pub(crate) fn run(simt: &Simt, kernel: Kernel, blocks: u32, threads: u32, args: Args) {
+    unsafe { simt.launch(0, kernel, blocks, threads, &args) }.unwrap();
 }
 
 /// Numbers that repeat no pattern of a test's.

@@ -3,3 +3,4 @@
 mod driver;
 mod help;
 mod kernels;
+mod sort;

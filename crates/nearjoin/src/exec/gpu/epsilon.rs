@@ -79,7 +79,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     ) -> driver::Result<Self> {
         let stage = session.stage(0);
         let norm = job::norm(setup.threshold.metric);
-        let (right, table) = side(&session, &stage, setup.detail, norm, candidates, rows)?;
+        let (detail, queries) = (setup.detail, setup.left.len());
+        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
         Ok(GpuJoin {
@@ -101,8 +102,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// whole input, where only some of it is here.
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
-        let norm = job::norm(self.threshold.metric);
-        let (left, _) = side(&self.session, &stage, self.detail, norm, points, rows)?;
+        let (norm, queries) = (job::norm(self.threshold.metric), points.len());
+        let (left, _) = side(&self.session, &stage, self.detail, norm, points, rows, queries)?;
         stage.finish()?;
         Ok(left)
     }
@@ -174,7 +175,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     }
 }
 
-/// Copies points to the device, and puts them in the order of the index.
+/// Copies points to the device, and puts them in the order of the index. `queries` is the number of
+/// points that ask.
 fn side<T: Scalar>(
     session: &Session<'_>,
     stage: &Stage,
@@ -182,6 +184,7 @@ fn side<T: Scalar>(
     norm: Norm,
     points: Points<'_, T>,
     rows: Option<&[u32]>,
+    queries: usize,
 ) -> driver::Result<(Ordered<T>, Table<T>)> {
     let narrow = session.how.narrow.as_ref();
     let making = Making {
@@ -189,6 +192,7 @@ fn side<T: Scalar>(
         origin: narrow.map(|narrow| &narrow.origin[..]),
         ids: rows,
         boxes: session.how.boxes,
+        neighbors: session.how.expected_pairs / queries.max(1) as f64,
     };
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);

@@ -6,7 +6,7 @@ use nearjoin_kernels::{Module, Norm, stride, width};
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
 use super::job::{self, Finder, MAX_AXES, Side, float};
-use super::sort::{Key, Sorted, running_sums, sort_by_key};
+use super::sort::{DIGIT, Key, Sorted, running_sums, sort_by_key};
 use super::upload;
 use crate::index::{directory, grid};
 use crate::plan::Detail;
@@ -17,9 +17,13 @@ use crate::scalar::Scalar;
 /// it is read once while it is made, at the speed of the device's memory.
 const DENSE: u128 = 1 << 26;
 const DENSE_PER_POINT: u128 = 8;
-/// Bits of the order within a cell, of all axes together: at about so many the cells of the
-/// finest order hold a handful of points where a thousand share a cell.
+/// Bits of the order within a cell, of all axes together and of each, at the most.
 const FINE: u32 = 12;
+const FINE_PER_AXIS: u32 = 4;
+/// Neighbours of a point for each cell of the finest order that a cell is cut into, at the most:
+/// the points of such a cell are then a handful, as a cell is far smaller than what is within
+/// reach. Points are denser in places, but order costs little where it is not needed.
+const NEIGHBORS_PER_FINE_CELL: f64 = 16.0;
 
 /// What the index will be.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,8 @@ pub(super) struct Making<'a> {
     pub(super) ids: Option<&'a [u32]>,
     /// Whether every 32 points have a box.
     pub(super) boxes: bool,
+    /// Neighbours that a point is expected to have.
+    pub(super) neighbors: f64,
 }
 
 /// Points in index order.
@@ -192,7 +198,7 @@ impl<T: Scalar> Builder<'_, T> {
     fn grid(&self, raw: &Array<T>, shape: &grid::Shape) -> Result<(Array<u32>, Table<T>)> {
         let cells = shape.cells();
         let fine = self.fine(shape);
-        let bits = 128 - (cells - 1).leading_zeros() + fine;
+        let bits = bits(shape) + fine;
         let dense = DENSE.min(u128::from(u32::MAX) - 1).min(DENSE_PER_POINT * self.len() as u128);
         if cells <= dense.max(1 << 16) {
             return match bits {
@@ -216,8 +222,7 @@ impl<T: Scalar> Builder<'_, T> {
     /// should be small.
     fn fine(&self, shape: &grid::Shape) -> u32 {
         let axes = shape.axes.len() as u32;
-        let room = 62 - (128 - (shape.cells() - 1).leading_zeros()).min(62);
-        if self.making.boxes { (FINE / axes).clamp(1, 4).min(room / axes) * axes } else { 0 }
+        if self.making.boxes { fine_bits(bits(shape), axes, self.making.neighbors) } else { 0 }
     }
 
     fn cell_order<K: Key>(
@@ -340,20 +345,22 @@ impl<T: Scalar> Builder<'_, T> {
         let specialised = width > 0;
         let stride = if specialised { stride(width) } else { dim };
         let points = self.stage.array::<T>(len * stride)?;
-        let args = match specialised {
-            true => self.args(raw).u32(stride as u32),
-            false => self.args(raw),
-        };
-        let kernel = if specialised { "gather_points" } else { "gather_columns" };
-        let args = args.u64(order.address()).u64(points.address());
-        self.launch(kernel, len * stride, args)?;
+        // A thread to two numbers, and to a point a power of two of them.
+        let shift = stride.div_ceil(2).next_power_of_two().ilog2();
+        let by_point = || self.args(raw).u32(stride as u32).u32(shift).u64(order.address());
+        if specialised {
+            let args = by_point().u64(points.address());
+            self.launch("gather_points", len << shift, args)?;
+        } else {
+            let args = self.args(raw).u64(order.address()).u64(points.address());
+            self.launch("gather_columns", len * stride, args)?;
+        }
         let narrow = match &self.making.origin {
             Some(origin) if specialised => {
                 let origin = self.stage.copy_of::<f64>(origin)?;
                 let narrow = self.stage.array::<f32>(len * stride)?;
-                let args = self.args(raw).u32(stride as u32).u64(order.address());
-                let args = args.u64(origin.address()).u64(narrow.address());
-                self.launch("gather_narrow", len * stride, args)?;
+                let args = by_point().u64(origin.address()).u64(narrow.address());
+                self.launch("gather_narrow", len << shift, args)?;
                 Some(narrow)
             }
             _ => None,
@@ -388,5 +395,40 @@ impl<T: Scalar> Builder<'_, T> {
         let args = Args::new().u64(points).u64(self.len() as u64).u32(stride as u32);
         self.launch(kernel, boxes * 32, args.u64(array.address()))?;
         Ok(array)
+    }
+}
+
+/// Bits of the number of a cell.
+fn bits(shape: &grid::Shape) -> u32 {
+    128 - (shape.cells() - 1).leading_zeros()
+}
+
+/// Bits of the order within a cell, as many for each axis: those that so many neighbours are worth,
+/// and more if the last digit of the sort has room for them.
+fn fine_bits(cell: u32, axes: u32, neighbors: f64) -> u32 {
+    let most = (FINE / axes).clamp(1, FINE_PER_AXIS) * axes;
+    let worth = (neighbors / NEIGHBORS_PER_FINE_CELL).max(1.0).log2().ceil() as u32;
+    let worth = worth.next_multiple_of(axes).min(most);
+    let room = (cell + worth).next_multiple_of(DIGIT).min(62).saturating_sub(cell);
+    room.min(most) / axes * axes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_within_cells_takes_a_digit_more_only_where_points_are_many() {
+        // A digit that would be there anyway is filled.
+        assert_eq!(fine_bits(26, 2, 60.0), 6);
+        assert_eq!(fine_bits(26, 2, 1e4), 8);
+        assert_eq!(fine_bits(18, 3, 100.0), 6);
+        assert_eq!(fine_bits(18, 3, 1e4), 12);
+        assert_eq!(fine_bits(24, 2, 1.0), 0);
+        assert_eq!(fine_bits(20, 1, 1e9), 4);
+        assert_eq!(fine_bits(20, 6, 1e9), 12);
+        // Keys have 64 bits, and cells may have them all.
+        assert_eq!(fine_bits(60, 2, 1e9), 2);
+        assert_eq!(fine_bits(100, 6, 1e9), 0);
     }
 }

@@ -5,11 +5,10 @@ use nearjoin_kernels::Module;
 use super::device::{Array, Stage, THREADS};
 use super::driver::{Args, Result};
 
-/// Elements that a block of the kernels takes.
+/// Elements that a block of the running sums takes.
 const TILE: usize = 4096;
-/// Bits of a digit, and its values.
-const DIGIT: u32 = 8;
-const DIGITS: usize = 1 << DIGIT;
+/// Bits of a digit, at the most.
+pub(super) const DIGIT: u32 = 8;
 /// Threads of the one block that adds up the sums of all tiles, at the most.
 const SUMMING: u32 = 1024;
 
@@ -17,16 +16,20 @@ const SUMMING: u32 = 1024;
 pub(super) trait Key: bytemuck::Pod {
     const COUNT: &'static str;
     const SCATTER: &'static str;
+    /// Keys that a block of them takes.
+    const TILE: usize;
 }
 
 impl Key for u32 {
     const COUNT: &'static str = "radix_count_u32";
     const SCATTER: &'static str = "radix_scatter_u32";
+    const TILE: usize = 24 * THREADS as usize;
 }
 
 impl Key for u64 {
     const COUNT: &'static str = "radix_count_u64";
     const SCATTER: &'static str = "radix_scatter_u64";
+    const TILE: usize = 16 * THREADS as usize;
 }
 
 /// A type of running sums of `u32`, with the names of its kernels.
@@ -72,8 +75,8 @@ pub(super) fn sort_by_key<K: Key>(
     bits: u32,
 ) -> Result<Sorted<K>> {
     let len = keys.len();
-    let tiles = len.div_ceil(TILE);
-    let counts = stage.array::<u32>(DIGITS * tiles + 1)?;
+    let tiles = len.div_ceil(K::TILE);
+    let counts = stage.array::<u32>((tiles << DIGIT) + 1)?;
     let mut keys_out = stage.array::<K>(len)?;
     let mut values_out = stage.array::<u32>(len)?;
     let mut address = values.as_ref().map_or(0, Array::address);
@@ -81,9 +84,9 @@ pub(super) fn sort_by_key<K: Key>(
         Some(values) => values,
         None => stage.array(len)?,
     };
-    // At least one digit, so that the values are written.
-    for shift in (0..bits.max(1)).step_by(DIGIT as usize) {
-        let args = Args::new().u64(keys.address()).u64(len as u64).u32(shift);
+    for (shift, width) in digits(bits) {
+        let mask = (1 << width) - 1;
+        let args = Args::new().u64(keys.address()).u64(len as u64).u32(shift).u32(mask);
         stage.launch_blocks(
             Module::Sort,
             K::COUNT,
@@ -91,13 +94,43 @@ pub(super) fn sort_by_key<K: Key>(
             THREADS,
             args.u64(counts.address()),
         )?;
-        running_sums::<u32>(stage, counts.address(), DIGITS * tiles, counts.address())?;
-        let args = Args::new().u64(keys.address()).u64(address).u64(len as u64).u32(shift);
-        let args = args.u64(counts.address()).u64(keys_out.address()).u64(values_out.address());
+        running_sums::<u32>(stage, counts.address(), tiles << width, counts.address())?;
+        let args = Args::new().u64(keys.address()).u64(address).u64(len as u64);
+        let args = args.u32(shift).u32(mask).u64(counts.address());
+        let args = args.u64(keys_out.address()).u64(values_out.address());
         stage.launch_blocks(Module::Sort, K::SCATTER, tiles as u64, THREADS, args)?;
         core::mem::swap(&mut keys, &mut keys_out);
         core::mem::swap(&mut values, &mut values_out);
         address = values.address();
     }
     Ok(Sorted { keys, values })
+}
+
+/// The digits of keys, from the lowest: where each begins, and its bits. As few as there can be,
+/// and none longer than it must, for keys of few digits leave a tile in long runs. At least one
+/// digit, so that the values are written.
+fn digits(bits: u32) -> impl Iterator<Item = (u32, u32)> {
+    let bits = bits.max(1);
+    let count = bits.div_ceil(DIGIT);
+    let begin = move |digit: u32| bits * digit / count;
+    (0..count).map(move |digit| (begin(digit), begin(digit + 1) - begin(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_few_and_alike() {
+        let of = |bits: u32| digits(bits).collect::<Vec<_>>();
+        assert_eq!(of(0), [(0, 1)]);
+        assert_eq!(of(8), [(0, 8)]);
+        assert_eq!(of(9), [(0, 4), (4, 5)]);
+        assert_eq!(of(26), [(0, 6), (6, 7), (13, 6), (19, 7)]);
+        for bits in 1..=64 {
+            let ends: Vec<u32> = of(bits).iter().map(|(shift, width)| shift + width).collect();
+            assert!(of(bits).iter().all(|&(_, width)| (1..=DIGIT).contains(&width)));
+            assert_eq!(ends.last(), Some(&bits));
+        }
+    }
 }

@@ -1,17 +1,24 @@
 //! Points on their way to the device.
 
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::collections::VecDeque;
+
+use bytemuck::{cast_slice, cast_slice_mut};
 use rayon::prelude::*;
 
-use super::device::{Array, Stage};
+use super::device::{Array, Copier, Stage};
 use super::driver::{Result, Transfer};
+use crate::memory::copy_around_cache;
 use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Bytes that a thread copies at a time. The input lies in memory that the device cannot copy
 /// from by itself, so every thread takes pieces of it into memory that it can.
-const PIECE: usize = 1 << 20;
-/// Pieces that wait for the bus at the most.
-const WINDOW: usize = 32;
+const PIECE: usize = 2 << 20;
+/// Pieces of a thread that wait for the bus, at the most: it copies one while others cross.
+const WAITING: usize = 2;
+/// Threads that copy, at the most: eight of them keep a bus of 50 GB a second busy.
+const COPYING: usize = 16;
 
 /// Copies points to the device.
 pub(super) fn points<T: Scalar>(stage: &Stage, points: Points<'_, T>) -> Result<Array<T>> {
@@ -23,29 +30,36 @@ pub(super) fn points<T: Scalar>(stage: &Stage, points: Points<'_, T>) -> Result<
 /// Copies numbers to the device.
 pub(super) fn words(stage: &Stage, words: &[u32]) -> Result<Array<u32>> {
     let array = stage.array::<u32>(words.len())?;
-    send(stage, bytemuck::cast_slice(words), &array)?;
+    send(stage, cast_slice(words), &array)?;
     Ok(array)
 }
 
-/// Copies the bytes of an array to the device, all threads of the pool at once.
+/// Copies the bytes of an array to the device, threads of the pool each piece after piece. None
+/// waits for another: a thread that is late holds up its own piece alone, and the bus has those
+/// of the others.
 fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>) -> Result<()> {
-    let (copier, size) = (stage.copier(), size_of::<V>());
-    let mut before: Vec<Box<dyn Transfer>> = Vec::new();
-    for (number, window) in data.chunks(PIECE * WINDOW).enumerate() {
-        let first = number * WINDOW;
-        let send = |(number, piece): (usize, &[u8])| {
-            let mut host = copier.pin(PIECE)?;
-            host.bytes_mut()[..piece.len()].copy_from_slice(piece);
-            let start = (first + number) * PIECE / size;
-            copier.copy_in(host, to.piece(start..start + piece.len() / size))
+    let (copier, next) = (stage.copier(), AtomicUsize::new(0));
+    let threads = rayon::current_num_threads().min(COPYING).min(data.len().div_ceil(PIECE));
+    (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| work(copier, data, to, &next))
+}
+
+/// Sends pieces until there is none left, and waits for those that are on their way.
+fn work<V>(copier: Copier<'_>, data: &[u8], to: &Array<V>, next: &AtomicUsize) -> Result<()> {
+    let mut waiting: VecDeque<Box<dyn Transfer>> = VecDeque::with_capacity(WAITING);
+    loop {
+        let number = next.fetch_add(1, Relaxed);
+        let Some(piece) = data.chunks(PIECE).nth(number) else { break };
+        let first = if waiting.len() == WAITING { waiting.pop_front() } else { None };
+        let mut host = match first {
+            Some(transfer) => transfer.wait()?,
+            None => copier.pin(PIECE)?,
         };
-        let sent: Result<Vec<_>> = window.par_chunks(PIECE).enumerate().map(send).collect();
-        for transfer in core::mem::replace(&mut before, sent?) {
-            transfer.wait()?;
-        }
+        // The device reads it from memory, not from the cache of this thread.
+        let room = &mut host.bytes_mut()[..piece.len()];
+        copy_around_cache::<u32>(cast_slice_mut(room), cast_slice(piece));
+        let start = number * PIECE / size_of::<V>();
+        let there = to.piece(start..start + piece.len() / size_of::<V>());
+        waiting.push_back(copier.copy_in(host, there)?);
     }
-    for transfer in before {
-        transfer.wait()?;
-    }
-    Ok(())
+    waiting.into_iter().try_for_each(|transfer| transfer.wait().map(drop))
 }

@@ -8,10 +8,13 @@ use super::cache::{Block, rounded};
 use super::{Device, lock};
 use crate::exec::gpu::driver::{Fault, HostMemory, Result};
 
-/// Device memory that is kept, at most. It serves the buffers of a stream of joins of some ten
-/// million points, and is little of what any GPU has that other programs might want: the
-/// smallest ones that are served have 4 GiB.
-pub(super) const KEPT: usize = 1 << 30;
+/// Device memory that is kept, at most, of so much that the device has. It serves the buffers of a
+/// stream of joins of some ten million points, or of a million for each gigabyte of the device;
+/// other programs might want the rest, and the smallest devices that are served have 4 GiB. To give
+/// a gigabyte back and ask for it again takes about a millisecond.
+pub(super) fn kept(memory: u64) -> usize {
+    usize::try_from(memory / 16).unwrap_or(usize::MAX).max(1 << 30)
+}
 
 /// Pinned memory that is kept, at most: what one join has at a time, with points on their way
 /// to the device, offsets and a ring of results on theirs to the host, and the pieces that are

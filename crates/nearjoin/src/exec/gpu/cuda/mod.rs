@@ -83,13 +83,14 @@ unsafe impl<T> Sync for Handle<T> {}
 impl Device {
     fn open() -> core::result::Result<Self, String> {
         let probe::Gpu { api, context, properties } = probe::probe()?;
+        let kept = memory::kept(properties.memory);
         let mut device = Device {
             api,
             context: Handle(context),
             properties,
             streams: [Handle(null_mut()); STREAMS],
             events: Mutex::default(),
-            kept: Mutex::new(Cache::new(memory::KEPT)),
+            kept: Mutex::new(Cache::new(kept)),
             kept_pinned: Mutex::new(Cache::new(memory::KEPT_PINNED)),
             used: Mutex::default(),
             kernels: Kernels::default(),
