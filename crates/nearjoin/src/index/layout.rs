@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::Run;
-use super::boxes::{BoxOf, Boxes};
+use super::boxes::{BoxOf, Boxes, FAN};
 use super::order::Order;
 use crate::error::Result;
 use crate::memory::{Buffer, RowWriter};
@@ -149,15 +149,33 @@ impl<'a, T: Scalar> Layout<'a, T> {
     }
 }
 
-/// Least and greatest of some numbers.
+/// Least and greatest of some numbers: those of a whole box in lanes that do not wait for each
+/// other, which would take longer than it saves for the few of a block.
 #[inline(always)]
 pub(super) fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
-    let (mut lo, mut hi) = (numbers[0], numbers[0]);
-    for &x in numbers {
-        lo = if x < lo { x } else { lo };
-        hi = if x > hi { x } else { hi };
+    match <&[L; FAN]>::try_from(numbers) {
+        Ok(numbers) => {
+            let (front, back) = numbers.split_at(FAN / 2);
+            let pairs = |pick: fn(L, L) -> L| -> [L; FAN / 2] {
+                core::array::from_fn(|lane| pick(front[lane], back[lane]))
+            };
+            let (lo, hi) = (pairs(least), pairs(most));
+            (lo.into_iter().fold(lo[0], least), hi.into_iter().fold(hi[0], most))
+        }
+        Err(_) => numbers
+            .iter()
+            .fold((numbers[0], numbers[0]), |(lo, hi), &x| (least(lo, x), most(hi, x))),
     }
-    (lo, hi)
+}
+
+#[inline(always)]
+fn least<L: Scalar>(a: L, b: L) -> L {
+    if b < a { b } else { a }
+}
+
+#[inline(always)]
+fn most<L: Scalar>(a: L, b: L) -> L {
+    if b > a { b } else { a }
 }
 
 /// The ids in order, and columns of converted coordinates.
