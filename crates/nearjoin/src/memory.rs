@@ -266,6 +266,25 @@ impl<'a, T: Copy> RowWriter<'a, T> {
         }
     }
 
+    /// The same for a few cache lines, which bypass the cache where they are whole. Whoever
+    /// reads them must wait for [`RowWriter::finish`].
+    ///
+    /// # Safety
+    /// As for [`RowWriter::write`].
+    #[inline(always)]
+    pub(crate) unsafe fn write_lines(&self, at: usize, row: &[T]) {
+        assert!(at <= self.len && row.len() <= self.len - at);
+        // SAFETY: as for `write`.
+        unsafe {
+            let to = self.data.add(at);
+            #[cfg(target_arch = "x86_64")]
+            if size_of_val(row).is_multiple_of(LINE) && to.addr().is_multiple_of(LINE) {
+                return stream_lines(row.as_ptr().cast(), to.cast(), size_of_val(row));
+            }
+            core::ptr::copy_nonoverlapping(row.as_ptr(), to, row.len());
+        }
+    }
+
     /// Makes all that this thread has written visible before what it does next.
     #[inline]
     pub(crate) fn finish(&self) {
@@ -302,22 +321,38 @@ const STREAM: usize = 1024;
 /// `from` must be readable and `to` writable for `bytes`, and they must not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn stream(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
-    use core::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
-    const LINE: usize = 64;
-    // SAFETY: the head reaches the next line of `to`, the loop writes whole lines while
-    // they fit, the rest is what is left: all within `bytes`.
+    // SAFETY: the head reaches the next line of `to`, then come whole lines while they fit, the
+    // rest is what is left: all within `bytes`.
     unsafe {
         let head = to.align_offset(LINE).min(bytes);
         core::ptr::copy_nonoverlapping(from, to, head);
         (from, to, bytes) = (from.add(head), to.add(head), bytes - head);
-        while bytes >= LINE {
-            for part in (0..LINE).step_by(16) {
-                let value = _mm_loadu_si128(from.add(part).cast());
-                _mm_stream_si128(to.add(part).cast(), value);
+        let lines = bytes - bytes % LINE;
+        stream_lines(from, to, lines);
+        core::ptr::copy_nonoverlapping(from.add(lines), to.add(lines), bytes - lines);
+    }
+}
+
+/// Bytes of a cache line.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// The same for whole lines.
+///
+/// # Safety
+/// As for [`stream`], and `to` and `bytes` must be multiples of [`LINE`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn stream_lines(from: *const u8, to: *mut u8, bytes: usize) {
+    use core::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+    for line in (0..bytes).step_by(LINE) {
+        for at in (line..line + LINE).step_by(16) {
+            // SAFETY: within `bytes`, and `to` is aligned.
+            unsafe {
+                let value = _mm_loadu_si128(from.add(at).cast());
+                _mm_stream_si128(to.add(at).cast(), value);
             }
-            (from, to, bytes) = (from.add(LINE), to.add(LINE), bytes - LINE);
         }
-        core::ptr::copy_nonoverlapping(from, to, bytes);
     }
 }
 

@@ -85,6 +85,11 @@ impl Shape {
         self.axes.iter().map(|axis| u128::from(axis.cells)).product()
     }
 
+    /// Cells of a row of them.
+    pub(super) fn along(&self) -> u64 {
+        self.axes.last().map_or(1, |axis| axis.cells)
+    }
+
     /// The cells of the first rows of `data`, axis by axis: short loops that vectorise.
     pub(super) fn fill_cells<T: Scalar>(&self, data: &[T], dim: usize, cells: &mut [u32]) {
         cells.fill(0);

@@ -15,7 +15,8 @@ use core::ops::ControlFlow;
 
 use rayon::prelude::*;
 
-use super::order::{self, Order, Sorted};
+use super::layout::Making;
+use super::order::Sorted;
 use super::{BoxOf, Layout, Run, push_run};
 use crate::error::Result;
 use crate::memory::{Buffer, check_room, with_capacity};
@@ -76,56 +77,56 @@ impl Shape {
 }
 
 /// Points sorted by cell.
-pub(crate) struct Side {
-    order: Order,
+pub(crate) struct Side<'a, T> {
+    pub(crate) layout: Layout<'a, T>,
     table: Table,
     /// The first position of each non-empty row of cells, and the end.
-    rows: Vec<u32>,
+    pub(crate) rows: Vec<u32>,
 }
 
-impl Side {
+impl<'a, T: Scalar> Side<'a, T> {
     /// Sorts points by the cells of `shape`.
-    pub(crate) fn new<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<Self> {
-        let (data, dim, len) = (points.as_slice(), points.dimension(), points.len());
-        let key = |row: usize| shape.key(&data[row * dim..][..dim]);
-        let along = shape.axes.last().map_or(1, |axis| axis.cells);
-        let cells = shape.cells();
-        if shape.is_dense(len) {
-            let (order, starts) = order::by_cell(len, cells as usize, |first, cells| {
-                shape.fill_cells(&data[first * dim..], dim, cells);
-            })?;
-            let first_of_row = starts.chunks(along as usize).map(|row| row[0]);
-            let mut rows: Vec<u32> = with_capacity(first_of_row.len() + 1)?;
-            rows.extend(first_of_row);
-            rows.push(len as u32);
-            rows.dedup();
-            return Ok(Side { order, table: Table::Dense(starts), rows });
+    pub(crate) fn new(points: Points<'a, T>, shape: &Shape, making: Making<'_>) -> Result<Self> {
+        match shape.is_dense(points.len()) {
+            true => Self::dense(points, shape, making),
+            false => Self::sparse(points, shape, making),
         }
-        let sorted = Sorted::by_key(len, key)?;
+    }
+
+    fn dense(points: Points<'a, T>, shape: &Shape, making: Making<'_>) -> Result<Self> {
+        let (layout, starts) = Layout::by_cell(points, shape, making)?;
+        let along = shape.along() as usize;
+        let cells = starts.len() - 1;
+        let first_of_row = starts[..cells].iter().step_by(along);
+        let mut rows: Vec<u32> = with_capacity(first_of_row.len() + 1)?;
+        rows.extend(first_of_row);
+        rows.push(points.len() as u32);
+        rows.dedup();
+        Ok(Side { layout, table: Table::Dense(starts), rows })
+    }
+
+    fn sparse(points: Points<'a, T>, shape: &Shape, making: Making<'_>) -> Result<Self> {
+        let (len, along) = (points.len(), shape.along());
+        let sorted = Sorted::by_key(len, |row| shape.key(points.row(row)))?;
         let mut rows = firsts(&sorted, |key| key / along)?;
         rows.push(len as u32);
         let mut starts = firsts(&sorted, |key| key)?;
         let mut cells = with_capacity(starts.len())?;
         cells.extend(starts.iter().map(|&start| sorted.key(start as usize)));
         starts.push(len as u32);
-        let order = Order::Ids(sorted.ids()?);
-        Ok(Side { order, table: Table::Sparse { cells, starts }, rows })
+        let ids = sorted.ids()?;
+        drop(sorted);
+        let layout = Layout::new(points, ids, making)?;
+        Ok(Side { layout, table: Table::Sparse { cells, starts }, rows })
     }
-}
 
-impl Side {
-    /// The order of the points, and their rows of cells.
-    pub(crate) fn into_order(self) -> (Order, Vec<u32>) {
-        (self.order, self.rows)
+    /// What finds these points.
+    pub(crate) fn into_grid(self, shape: Shape) -> (Grid, Layout<'a, T>, Vec<u32>) {
+        (Grid { shape, table: self.table }, self.layout, self.rows)
     }
 }
 
 impl Grid {
-    /// The grid of some points, with their order and their rows of cells.
-    pub(crate) fn new(shape: Shape, side: Side) -> (Self, Order, Vec<u32>) {
-        (Grid { shape, table: side.table }, side.order, side.rows)
-    }
-
     /// Cuts `unit` into blocks of at most `most` queries, each of one row, or of one
     /// cell where `one_cell`; none much longer along the row than `reach`. `rows` are the rows of
     /// cells of the queries: the first position of each, and the end.

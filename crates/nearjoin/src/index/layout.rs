@@ -4,9 +4,10 @@ use rayon::prelude::*;
 
 use super::Run;
 use super::boxes::{BoxOf, Boxes, FAN};
-use super::order::Order;
+use super::cell_sort::{self, Rows, Sorted};
+use super::cells::Shape;
 use crate::error::Result;
-use crate::memory::{Buffer, RowWriter};
+use crate::memory::Buffer;
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -43,21 +44,46 @@ pub(crate) struct Making<'a> {
     pub(crate) boxes: bool,
 }
 
+/// The order of the points in a layout.
+enum Order<'a> {
+    /// The row at each position, with [`SLACK`] elements more than there are rows.
+    Ids(Buffer<u32>),
+    /// That of their cells, of which there is a table.
+    Cells(&'a Shape),
+}
+
 impl<'a, T: Scalar> Layout<'a, T> {
-    /// Puts `points` in order.
-    pub(crate) fn new(points: Points<'a, T>, order: Order, making: Making<'_>) -> Result<Self> {
+    /// Puts `points` in the order of `ids`, which are padded by [`SLACK`].
+    pub(crate) fn new(points: Points<'a, T>, ids: Buffer<u32>, making: Making<'_>) -> Result<Self> {
+        Self::ordered(points, Order::Ids(ids), making).map(|(layout, _)| layout)
+    }
+
+    /// Puts `points` in the order of their cells. Returns where each cell begins, and the end.
+    pub(crate) fn by_cell(
+        points: Points<'a, T>,
+        shape: &Shape,
+        making: Making<'_>,
+    ) -> Result<(Self, Buffer<u32>)> {
+        Self::ordered(points, Order::Cells(shape), making)
+    }
+
+    fn ordered(
+        points: Points<'a, T>,
+        order: Order<'_>,
+        making: Making<'_>,
+    ) -> Result<(Self, Buffer<u32>)> {
         let stride = points.len().next_multiple_of(16) + SLACK;
-        let (ids, columns) = match making.narrow {
+        let (columns, ids, starts) = match making.narrow {
             None => {
-                let (ids, coords) = arrange(points, order, stride, |_, x| x)?;
-                (ids, Columns::Own(coords))
+                let Sorted { coords, ids, starts } = arrange(points, order, stride, |_, x| x)?;
+                (Columns::Own(coords), ids, starts)
             }
             Some((origin, spread)) => {
                 let narrow = |j: usize, x: T| (x.to_f64() - origin[j]) as f32;
-                let (ids, coords) = arrange(points, order, stride, narrow)?;
+                let Sorted { coords, ids, starts } = arrange(points, order, stride, narrow)?;
                 // One rounding to `f32` and two in `f64`.
                 let error = spread * f64::from(f32::EPSILON);
-                (ids, Columns::Narrow { coords, origin: origin.to_vec(), error })
+                (Columns::Narrow { coords, origin: origin.to_vec(), error }, ids, starts)
             }
         };
         let mut layout = Layout { points, stride, columns, ids, boxes: None };
@@ -65,7 +91,7 @@ impl<'a, T: Scalar> Layout<'a, T> {
             let extent = |j: usize, run: &Run| layout.extent(j, run);
             layout.boxes = Some(Boxes::new(layout.len(), layout.dim(), extent)?);
         }
-        Ok(layout)
+        Ok((layout, starts))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -178,83 +204,77 @@ fn most<L: Scalar>(a: L, b: L) -> L {
     if b > a { b } else { a }
 }
 
-/// The ids in order, and columns of converted coordinates.
-///
-/// Where the positions of the rows are known, the input is read from front to back and
-/// each point is written to its place as one record; the records are then turned into
-/// columns. That is faster than reading the input in any other order: it may lie in small
-/// pages, and the records lie in huge ones.
+/// Points of more dimensions are gathered: their rows are long enough.
+const MAX_RECORD: usize = 15;
+
+/// Whether points are sorted by cell along with their rows, and not gathered when the order of the
+/// rows is known.
+pub(crate) fn moves_records(rows: &Rows, threads: usize) -> bool {
+    rows.dim <= MAX_RECORD && !rows.are_few(threads)
+}
+
+/// The rows in order, and columns of converted coordinates.
 fn arrange<T: Scalar, L: Scalar>(
     points: Points<'_, T>,
-    order: Order,
+    order: Order<'_>,
     stride: usize,
     convert: impl Fn(usize, T) -> L + Sync,
-) -> Result<(Buffer<u32>, Buffer<L>)> {
+) -> Result<Sorted<L>> {
     let (len, dim, data) = (points.len(), points.dimension(), points.as_slice());
-    let mut coords = Buffer::zeroed(stride * dim)?;
-    match order {
-        Order::Places(places) if dim <= MAX_RECORD => {
-            let records = scatter(points, &places, convert)?;
-            drop(places);
-            let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
-            let tasks = column_chunks(&mut coords, stride, len).into_par_iter();
-            let records = records.par_chunks(CHUNK * (dim + 1));
-            let ids_of = ids[..len].par_chunks_mut(CHUNK);
-            tasks.zip(records).zip(ids_of).for_each(|((mut columns, records), ids)| {
-                for (j, column) in columns.iter_mut().enumerate() {
-                    for (x, record) in column.iter_mut().zip(records.chunks_exact(dim + 1)) {
-                        *x = record[j];
-                    }
-                }
-                for (id, record) in ids.iter_mut().zip(records.chunks_exact(dim + 1)) {
-                    *id = record[dim].as_id();
-                }
-            });
-            Ok((ids, coords))
+    let (ids, starts) = match order {
+        Order::Ids(ids) => (ids, Buffer::default()),
+        Order::Cells(shape) => {
+            let cells = shape.cells() as usize;
+            let fill_cells = |first: usize, cells: &mut [u32]| {
+                shape.fill_cells(&data[first * dim..], dim, cells);
+            };
+            let rows = Rows { len, cells, dim, width: size_of::<L>() };
+            if moves_records(&rows, rayon::current_num_threads()) {
+                return cell_sort::sort(&rows, stride, fill_cells, |first, records, width| {
+                    fill_records(&data[first * dim..], dim, records, width, &convert);
+                });
+            }
+            cell_sort::order(len, cells, fill_cells)?
         }
-        order => {
-            let ids = order.into_ids()?;
-            let tasks = column_chunks(&mut coords, stride, len).into_par_iter();
-            tasks.zip(ids[..len].par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
-                for (at, &id) in ids.iter().enumerate() {
-                    let row = &data[id as usize * dim..][..dim];
-                    for (j, (column, &x)) in columns.iter_mut().zip(row).enumerate() {
-                        column[at] = convert(j, x);
-                    }
-                }
-            });
-            Ok((ids, coords))
+    };
+    let coords = gather(points, &ids[..len], stride, convert)?;
+    Ok(Sorted { coords, ids, starts })
+}
+
+/// Writes the converted coordinates of the first rows of `data` to the front of records.
+fn fill_records<T: Scalar, L: Scalar>(
+    data: &[T],
+    dim: usize,
+    records: &mut [L],
+    width: usize,
+    convert: impl Fn(usize, T) -> L,
+) {
+    for j in 0..dim {
+        let column = data[j..].iter().step_by(dim);
+        for (record, &x) in records.chunks_exact_mut(width).zip(column) {
+            record[j] = convert(j, x);
         }
     }
 }
 
-/// Points of more dimensions are gathered: their rows are long enough.
-pub(crate) const MAX_RECORD: usize = 15;
-
-/// Writes each row, converted and with its number behind it, to its place.
-#[allow(unsafe_code)]
-fn scatter<T: Scalar, L: Scalar>(
+/// Columns of the converted coordinates of some rows.
+fn gather<T: Scalar, L: Scalar>(
     points: Points<'_, T>,
-    places: &[u32],
+    ids: &[u32],
+    stride: usize,
     convert: impl Fn(usize, T) -> L + Sync,
 ) -> Result<Buffer<L>> {
-    let dim = points.dimension();
-    let mut records = Buffer::zeroed(points.len() * (dim + 1))?;
-    let to = RowWriter::new(&mut records);
-    let rows = points.as_slice().par_chunks(CHUNK * dim).zip(places.par_chunks(CHUNK)).enumerate();
-    rows.for_each(|(chunk, (rows, places))| {
-        let mut record = [L::ZERO; MAX_RECORD + 1];
-        for (at, (row, &place)) in rows.chunks_exact(dim).zip(places).enumerate() {
-            for (j, (to, &x)) in record.iter_mut().zip(row).enumerate() {
-                *to = convert(j, x);
+    let mut coords = Buffer::zeroed(stride * points.dimension())?;
+    let tasks = column_chunks(&mut coords, stride, ids.len()).into_par_iter();
+    tasks.zip(ids.par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
+        for (at, &id) in ids.iter().enumerate() {
+            let row = points.row(id as usize);
+            for (j, (column, &x)) in columns.iter_mut().zip(row).enumerate() {
+                column[at] = convert(j, x);
             }
-            record[dim] = L::from_id((chunk * CHUNK + at) as u32);
-            // SAFETY: the places of the rows are all different, so their records do not
-            // overlap.
-            unsafe { to.write_short(place as usize * (dim + 1), &record[..=dim]) };
         }
     });
-    Ok(records)
+    Ok(coords)
 }
 
 /// Chunks of columns: one task has the same chunk of every column.

@@ -2,6 +2,7 @@
 //! together, boxes around blocks of them, and a way to find the candidates of a block.
 
 pub(crate) mod boxes;
+pub(crate) mod cell_sort;
 mod cells;
 pub(crate) mod directory;
 pub(crate) mod ego;

@@ -1,13 +1,11 @@
 //! Orders of points: sorting by code, and codes that keep neighbours together.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use rayon::prelude::*;
 use rdst::{RadixKey, RadixSort};
 
 use super::layout::SLACK;
 use crate::error::Result;
-use crate::memory::{Buffer, as_atomic_u32, check_room, zeros};
+use crate::memory::{Buffer, check_room, zeros};
 
 /// Bits that number `len` points.
 pub(crate) fn id_bits(len: usize) -> u32 {
@@ -60,107 +58,6 @@ impl Sorted {
         pairs.for_each(|(id, &code)| *id = (code & mask) as u32);
         Ok(ids)
     }
-}
-
-/// An order of points, told in one of two ways.
-pub(crate) enum Order {
-    /// The row at each position, with [`SLACK`] elements more than there are rows.
-    Ids(Buffer<u32>),
-    /// The position of each row.
-    Places(Buffer<u32>),
-}
-
-impl Order {
-    /// The row at each position, padded by [`SLACK`].
-    pub(crate) fn into_ids(self) -> Result<Buffer<u32>> {
-        match self {
-            Order::Ids(ids) => Ok(ids),
-            Order::Places(places) => {
-                let mut ids = Buffer::<u32>::zeroed(places.len() + SLACK)?;
-                let to = as_atomic_u32(&mut ids);
-                places.par_iter().enumerate().with_min_len(4096).for_each(|(row, &place)| {
-                    to[place as usize].store(row as u32, Relaxed);
-                });
-                Ok(ids)
-            }
-        }
-    }
-}
-
-/// The order of rows by cell, and where each cell begins: a counting sort. `fill_cells`
-/// tells the cells of some rows from a given one on.
-///
-/// Rows of one cell keep their input order, whatever the number of threads.
-pub(crate) fn by_cell(
-    len: usize,
-    cells: usize,
-    fill_cells: impl Fn(usize, &mut [u32]) + Sync,
-) -> Result<(Order, Buffer<u32>)> {
-    const STRETCH: usize = 2048;
-    // Every part counts for itself; the counts of all parts may take twice the room of
-    // the cells of the rows.
-    let most = (2 * len / cells.max(1)).clamp(1, rayon::current_num_threads());
-    let part = len.div_ceil(most).max(1);
-    let mut places = Buffer::<u32>::zeroed(len)?;
-    let mut next: Vec<Buffer<u32>> = places
-        .par_chunks_mut(part)
-        .enumerate()
-        .map(|(at, cells_of)| {
-            let mut counts = Buffer::<u32>::zeroed(cells)?;
-            for (stretch, cells_of) in cells_of.chunks_mut(STRETCH).enumerate() {
-                fill_cells(at * part + stretch * STRETCH, cells_of);
-                cells_of.iter().for_each(|&cell| counts[cell as usize] += 1);
-            }
-            Ok(counts)
-        })
-        .collect::<Result<_>>()?;
-    let starts = running_sums(&mut next, cells)?;
-    next.par_iter_mut().zip(places.par_chunks_mut(part)).for_each(|(next, cells_of)| {
-        for place in cells_of {
-            let next = &mut next[*place as usize];
-            *place = *next;
-            *next += 1;
-        }
-    });
-    Ok((Order::Places(places), starts))
-}
-
-/// Turns the counts of every part into the place of its first row of each cell: cell by
-/// cell, and within a cell part by part. Returns where each cell begins, and the end.
-fn running_sums(counts: &mut [Buffer<u32>], cells: usize) -> Result<Buffer<u32>> {
-    const STRETCH: usize = 1 << 15;
-    let mut starts = Buffer::<u32>::zeroed(cells + 1)?;
-    let stretches = cells.div_ceil(STRETCH);
-    let mut before: Vec<u32> = (0..stretches)
-        .into_par_iter()
-        .map(|at| {
-            let stretch = at * STRETCH..cells.min((at + 1) * STRETCH);
-            counts.iter().map(|part| part[stretch.clone()].iter().sum::<u32>()).sum()
-        })
-        .collect();
-    let mut end = 0;
-    for sum in &mut before {
-        end += core::mem::replace(sum, end);
-    }
-    starts[cells] = end;
-    // One task has the same stretch of every part.
-    let mut tasks: Vec<Vec<&mut [u32]>> = Vec::new();
-    tasks.resize_with(stretches, Vec::new);
-    for part in counts.iter_mut() {
-        for (task, stretch) in tasks.iter_mut().zip(part.chunks_mut(STRETCH)) {
-            task.push(stretch);
-        }
-    }
-    let starts_of = starts[..cells].par_chunks_mut(STRETCH);
-    starts_of.zip(tasks).zip(before).for_each(|((starts, mut parts), mut next)| {
-        for (cell, start) in starts.iter_mut().enumerate() {
-            *start = next;
-            for part in &mut parts {
-                next += core::mem::replace(&mut part[cell], next);
-            }
-        }
-    });
-    Ok(starts)
 }
 
 /// The rows in input order.
@@ -225,21 +122,6 @@ mod tests {
             (0..3).flat_map(|k| (0..1000).filter(move |row| row % 3 == k)).collect();
         assert_eq!(ids[..1000], expected);
         assert_eq!(sorted.key(333), 0);
-    }
-
-    #[test]
-    fn counting_sort_keeps_input_order() {
-        let (order, starts) = by_cell(1000, 5, |first, cells| {
-            cells.iter_mut().zip(first..).for_each(|(cell, row)| *cell = [3, 1, 3][row % 3]);
-        })
-        .unwrap();
-        let ids = order.into_ids().unwrap();
-        let expected: Vec<u32> = (0..1000)
-            .filter(|row| row % 3 == 1)
-            .chain((0..1000).filter(|row| row % 3 != 1))
-            .collect();
-        assert_eq!(ids[..1000], expected);
-        assert_eq!(starts[..], [0, 0, 333, 333, 1000, 1000]);
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use rayon::prelude::*;
 
 use super::grid::{Axis, Shape};
-use super::{BoxOf, Run, order};
+use super::{BoxOf, Run, cell_sort};
 use crate::error::Result;
 use crate::memory::{Buffer, check_room};
 use crate::points::Points;
@@ -190,15 +190,14 @@ pub(crate) fn sort<T: Scalar>(
 /// The rows in the order of the cells, padded, and where each cell begins.
 fn sort_by<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<(Buffer<u32>, Buffer<u32>)> {
     let (data, dim) = (points.as_slice(), points.dimension());
-    let along = shape.axes.last().map_or(1, |axis| axis.cells as usize);
-    let (order, starts) = order::by_cell(points.len(), shape.cells() as usize, |first, cells| {
+    let along = shape.along() as usize;
+    cell_sort::order(points.len(), shape.cells() as usize, |first, cells| {
         shape.fill_cells(&data[first * dim..], dim, cells);
         for cell in cells {
             let (row, at) = (*cell as usize / along, *cell as usize % along);
             *cell = (row * along + turn(row, at, along)) as u32;
         }
-    })?;
-    Ok((order.into_ids()?, starts))
+    })
 }
 
 /// Where in the order of a row of cells one of them stands; and the other way round.

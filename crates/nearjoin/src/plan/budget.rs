@@ -2,7 +2,8 @@
 
 use super::{Detail, OnCpu};
 use crate::error::{Error, Needs, Result};
-use crate::index::layout::MAX_RECORD;
+use crate::index::cell_sort::Rows;
+use crate::index::layout::moves_records;
 use crate::summary::Summary;
 
 /// Of the memory that is free, the share a join uses when no limit is set.
@@ -74,10 +75,16 @@ impl Side {
         let (ordering, left_over, table) = match detail {
             Detail::Grid(shape) if shape.is_dense(points) => {
                 let cells = shape.cells() as u64;
-                let counts = (2 * n / cells.max(1)).clamp(1, threads as u64);
-                let record = if summary.dim <= MAX_RECORD { (dim + 1) * column_width } else { id };
-                // Records are gone before there are boxes.
-                (n * id + counts * cells * id, n * record.saturating_sub(boxes), cells * id)
+                let (dim, width) = (summary.dim, column_width as usize);
+                let rows = Rows { len: points, cells: cells as usize, dim, width };
+                match moves_records(&rows, threads) {
+                    // Records are gone before there are boxes.
+                    true => {
+                        let records = rows.sort_bytes(threads) as u64;
+                        (0, records.saturating_sub(n * boxes), cells * id)
+                    }
+                    false => (n * id + rows.order_bytes(threads) as u64, 0, cells * id),
+                }
             }
             Detail::Grid(shape) => {
                 // A cell has its key, its start and perhaps a row of its own.
@@ -101,7 +108,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::directory;
+    use crate::index::{directory, grid};
     use crate::summary::tests::summary;
 
     #[test]
@@ -130,5 +137,23 @@ mod tests {
         assert_eq!(bytes(1, Detail::Ego(vec![0]), true), 20);
         assert_eq!(bytes(6, Detail::Ego(vec![0]), true), 59);
         assert_eq!(bytes(6, Detail::Brute, false), 52);
+    }
+
+    /// Bytes for each point of a grid with as many cells as points.
+    #[test]
+    fn a_grid_takes_records_or_cells_beside_its_columns() {
+        let bytes = |points: usize, dim: usize| {
+            let along = points as u64 / 10;
+            let axes = [along, 10].map(|cells| grid::Axis::new(0, 0.0, 1.0, cells)).to_vec();
+            let how = OnCpu { narrow: None, boxes: true, unit: 4096 };
+            let detail = Detail::Grid(grid::Shape { axes });
+            index_bytes(&summary(points, dim, 1.0), &detail, &how, 2) / points as u64
+        };
+        // Where cells begin, columns and ids; records of all points.
+        assert_eq!(bytes(10_000_000, 2), 4 + 20 + 24);
+        // No records of many coordinates, but boxes.
+        assert_eq!(bytes(10_000_000, 16), 4 + 132 + 18);
+        // Few points: their cells, and counts of two parts.
+        assert_eq!(bytes(100_000, 1), 4 + 4 + 4 + 8);
     }
 }

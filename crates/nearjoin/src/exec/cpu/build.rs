@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::exec::part::{Part, check_positions};
 use crate::exec::pool::Pool;
 use crate::index::layout::Making;
-use crate::index::order::Order;
 use crate::index::{Index, Layout, directory, ego, grid, order};
+use crate::memory::Buffer;
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::DuplicateRemoval;
@@ -48,40 +48,45 @@ pub(super) struct Asking<'a, T> {
 }
 
 impl<'a> Arranging<'a> {
-    fn layout<'b, T: Scalar>(&self, points: Points<'b, T>, order: Order) -> Result<Layout<'b, T>> {
-        Layout::new(points, order, self.making)
+    fn layout<'b, T: Scalar>(
+        &self,
+        points: Points<'b, T>,
+        ids: Buffer<u32>,
+    ) -> Result<Asking<'b, T>> {
+        let layout = Layout::new(points, ids, self.making)?;
+        Ok(Asking { layout, cell_rows: Vec::new().into() })
     }
 
     /// Puts points that ask in order.
     fn asking<'b, T: Scalar>(&self, points: Points<'b, T>) -> Result<Asking<'b, T>> {
-        let (order, cell_rows) = match self.detail {
-            Detail::Directory(shape) => (Order::Ids(directory::sort(points, shape)?), Vec::new()),
-            Detail::Grid(shape) => grid::Side::new(points, shape)?.into_order(),
-            Detail::Ego(dims) => (Order::Ids(ego::sort(points, self.reach, dims)?), Vec::new()),
-            _ => (Order::Ids(order::identity(points.len())?), Vec::new()),
-        };
-        Ok(Asking { layout: self.layout(points, order)?, cell_rows: cell_rows.into() })
+        match self.detail {
+            Detail::Directory(shape) => self.layout(points, directory::sort(points, shape)?),
+            Detail::Grid(shape) => {
+                let side = grid::Side::new(points, shape, self.making)?;
+                Ok(Asking { layout: side.layout, cell_rows: side.rows.into() })
+            }
+            Detail::Ego(dims) => self.layout(points, ego::sort(points, self.reach, dims)?),
+            _ => self.layout(points, order::identity(points.len())?),
+        }
     }
 
     /// Puts points that may be neighbours in order, and builds what finds them.
     fn asked<T: Scalar>(&self, points: Points<'a, T>) -> Result<(Index<T>, Asking<'a, T>)> {
-        let (index, order, cell_rows) = match self.detail {
+        match self.detail {
             Detail::Grid(shape) => {
-                let side = grid::Side::new(points, shape)?;
-                let (grid, order, cell_rows) = grid::Grid::new(shape.clone(), side);
-                (Index::Grid(grid), order, cell_rows)
+                let side = grid::Side::new(points, shape, self.making)?;
+                let (grid, layout, rows) = side.into_grid(shape.clone());
+                Ok((Index::Grid(grid), Asking { layout, cell_rows: rows.into() }))
             }
             Detail::Directory(shape) => {
                 let ids = directory::sort(points, shape)?;
                 let ordered = &ids[..points.len()];
                 let directory = directory::Directory::new(shape.clone(), points, ordered)?;
-                (Index::Directory(directory), Order::Ids(ids), Vec::new())
+                Ok((Index::Directory(directory), self.layout(points, ids)?))
             }
-            Detail::Ego(_) => return Ok((Index::Ego, self.asking(points)?)),
-            _ => return Ok((Index::Brute, self.asking(points)?)),
-        };
-        let layout = self.layout(points, order)?;
-        Ok((index, Asking { layout, cell_rows: cell_rows.into() }))
+            Detail::Ego(_) => Ok((Index::Ego, self.asking(points)?)),
+            _ => Ok((Index::Brute, self.asking(points)?)),
+        }
     }
 }
 
