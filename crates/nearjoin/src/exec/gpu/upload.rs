@@ -15,9 +15,9 @@ use crate::scalar::Scalar;
 /// Bytes that a thread copies at a time. The input lies in memory that the device cannot copy
 /// from by itself, so every thread takes pieces of it into memory that it can.
 const PIECE: usize = 2 << 20;
-/// Pieces of a thread that wait for the bus, at the most: it copies one while others cross.
+/// Pieces of host memory of a thread: it copies to one while the other crosses.
 const WAITING: usize = 2;
-/// Threads that copy, at the most: eight of them keep a bus of 50 GB a second busy.
+/// Threads that copy, at the most: a dozen of them keep a bus of 50 GB a second busy.
 const COPYING: usize = 16;
 
 /// Copies points to the device.
