@@ -75,7 +75,7 @@ fn trials() -> Vec<Trial> {
                     listed: (turn + usize::from(wide)) % 2 == 1,
                     boxes: turn % 2 == 0,
                     batch_bytes: (column == 2).then_some(9999),
-                    partitions: (row == 2 && column % 2 == 0).then_some(3),
+                    partitions: (row == 0 && column % 2 == 0).then_some(2),
                     sparse: None,
                 });
             }

@@ -238,6 +238,7 @@ template <int MODE, class L> struct Scan {
             u32 before = position - base + 1;
             matches = before < WARP ? matches & (ALL << before) : 0;
         }
+        if (MODE != FILL && !__any_sync(ALL, matches != 0)) return true;
         if (MODE == COUNT_BOTH) {
             count += __popc(matches);
             count_candidates(matches);
@@ -283,7 +284,6 @@ template <int MODE, class L> struct Scan {
     // Counts matches for the candidates of the tile: bit c of a lane is that of candidate c, and
     // all those of candidate c go to lane c.
     __device__ __forceinline__ void count_candidates(u32 matches) {
-        if (!__any_sync(ALL, matches != 0)) return;
         u32 low = 0x0000ffffu;
         for (u32 step = WARP / 2; step > 0; step /= 2) {
             u32 other = __shfl_xor_sync(ALL, matches, step);

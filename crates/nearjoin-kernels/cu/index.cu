@@ -109,8 +109,8 @@ template <class T> struct __align__(2 * sizeof(T)) Pair {
     T first, second;
 };
 
-// Point after point, `stride` numbers each, which is 1 or even; what is beyond `dim` is 0. A
-// thread takes two numbers of a point, which has 2^`shift` threads, as many as it needs or more.
+// Point after point, `stride` numbers each, an even number; what is beyond `dim` is 0. A thread
+// takes two numbers of a point, which has 2^`shift` threads, as many as it needs or more.
 template <class To, class Convert>
 __device__ __forceinline__ void gather(const Scalar* points, u64 n, u32 dim, u32 stride,
                                        u32 shift, const u32* order, To* out, Convert convert) {
@@ -118,23 +118,18 @@ __device__ __forceinline__ void gather(const Scalar* points, u64 n, u32 dim, u32
     u32 j = 2 * ((u32)thread_number() & ((1u << shift) - 1));
     if (place >= n || j >= stride) return;
     const Scalar* from = points + (u64)order[place] * dim + j;
-    To* to = out + place * stride + j;
-    if (stride == 1) {
-        *to = convert(*from, j);
-        return;
-    }
+    Pair<Scalar> pair = {Scalar(0), Scalar(0)};
     // Rows of an odd number of coordinates do not begin where two can be loaded as one.
-    Pair<Scalar> pair;
-    if (dim % 2 == 0) {
+    if (dim % 2 == 0 && j < dim) {
         pair = *(const Pair<Scalar>*)from;
     } else {
-        pair.first = from[0];
+        if (j < dim) pair.first = from[0];
         if (j + 1 < dim) pair.second = from[1];
     }
     Pair<To> converted;
-    converted.first = convert(pair.first, j);
+    converted.first = j < dim ? convert(pair.first, j) : To(0);
     converted.second = j + 1 < dim ? convert(pair.second, j + 1) : To(0);
-    *(Pair<To>*)to = converted;
+    *(Pair<To>*)(out + place * stride + j) = converted;
 }
 
 KERNEL(gather_points)(const Scalar* points, u64 n, u32 dim, u32 stride, u32 shift,
@@ -157,21 +152,24 @@ KERNEL(gather_narrow)(const Scalar* points, u64 n, u32 dim, u32 stride, u32 shif
 }
 
 // The boxes of every 32 points, `stride` numbers each: least coordinates, greatest, and so on.
-// A warp to a box; the last one may have fewer points. The lower half of the lanes looks for the
-// least of a coordinate and the upper half for the greatest, so that both take one exchange.
+// A warp to a box; the last one may have fewer points.
 template <class L>
 __device__ __forceinline__ void boxes_of(const L* points, u64 n, u32 stride, L* boxes) {
     u64 box = thread_number() / WARP, at = box * WARP + lane();
     if (box * WARP >= n) return;
     if (at >= n) at = n - 1;
-    u32 upper = lane() / (WARP / 2);
     for (u32 j = 0; j < stride; j++) {
-        L end = points[at * stride + j];
+        L least = points[at * stride + j], most = least;
         for (u32 step = WARP / 2; step > 0; step /= 2) {
-            L other = __shfl_xor_sync(ALL, end, step);
-            end = (upper ? other > end : other < end) ? other : end;
+            L other = __shfl_xor_sync(ALL, least, step);
+            least = other < least ? other : least;
+            other = __shfl_xor_sync(ALL, most, step);
+            most = other > most ? other : most;
         }
-        if (lane() % (WARP / 2) == 0) boxes[(2 * box + upper) * stride + j] = end;
+        if (lane() == 0) {
+            boxes[2 * box * stride + j] = least;
+            boxes[(2 * box + 1) * stride + j] = most;
+        }
     }
 }
 

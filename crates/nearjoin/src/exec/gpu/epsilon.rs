@@ -148,7 +148,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let mut job = self.job();
         counters.describe(&mut job);
         if self.is_whole_self() {
-            job.pattern = self.once();
+            job.meet(self.once());
         }
         self.run(&stage, Mode::Count, &job)?;
         let mut work = self.session.told(counters.work(&stage, None)?);

@@ -109,6 +109,13 @@ pub(super) struct Side {
 }
 
 impl Job {
+    /// Looks at candidates by a pattern that meets each unordered pair once, unless it is `Each`.
+    pub(super) fn meet(&mut self, pattern: Pattern) {
+        self.pattern = pattern;
+        // What comes later is not the query itself: nobody need look.
+        self.exclude_self &= pattern != Pattern::Later;
+    }
+
     /// As the kernels read it.
     pub(super) fn words(&self) -> Vec<u64> {
         let mut words = vec![

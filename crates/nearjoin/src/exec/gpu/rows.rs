@@ -101,10 +101,10 @@ impl<T: Scalar> GpuJoin<'_, T> {
         job.degrees = degrees.address();
         let mut mode = Mode::Count;
         if once {
-            job.pattern = self.strictly_once();
+            job.meet(self.strictly_once());
         } else if self.is_whole_self() && self.once() != Pattern::Each && self.session.how.mirrors()
         {
-            job.pattern = self.once();
+            job.meet(self.once());
             job.mirror = true;
             mode = Mode::CountBoth;
             if self.include_self {
@@ -201,7 +201,7 @@ impl<T: Scalar> GpuJoin<'_, T> {
         counters.describe(&mut job);
         (job.degrees, job.mirror) = (degrees.address(), mirror);
         if once {
-            job.pattern = self.strictly_once();
+            job.meet(self.strictly_once());
         }
         if let Some((address, len)) = queries {
             (job.queries, job.query_count) = (address, len as u64);
@@ -373,7 +373,7 @@ impl<T: Scalar> Found<'_, T> {
         let mut job = join.job();
         self.counters.describe(&mut job);
         if self.request.once {
-            job.pattern = join.strictly_once();
+            job.meet(join.strictly_once());
         }
         if let Some(queries) = queries {
             job.queries = queries.address() + 4 * batch.rows.start as u64;
