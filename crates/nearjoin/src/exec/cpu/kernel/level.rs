@@ -101,9 +101,12 @@ impl FromStr for SimdLevel {
 }
 
 /// Instantiates every kernel for one instruction set: `#[target_feature]`, then the
-/// vector types of `f32` and `f64`.
+/// vector types of `f32` and `f64`, and the dimensions that have kernels of their own.
 macro_rules! level {
-    ($(#[$features:meta])? $f32:ty, $f64:ty; $exact_f32:ty, $exact_f64:ty) => {
+    (
+        $(#[$features:meta])? $f32:ty, $f64:ty; $exact_f32:ty, $exact_f64:ty;
+        $($own:literal)*
+    ) => {
         mod instances {
             use super::*;
             use crate::exec::cpu::kernel::{generic, nearest, ranks};
@@ -267,14 +270,7 @@ macro_rules! level {
             macro_rules! by_dimension {
                 ($dim:expr, $count:ident, $rows:ident, $norm:ty, $exact:expr) => {
                     match $dim {
-                        1 => by_dimension!(@ $count, $rows, $norm, 1, $exact),
-                        2 => by_dimension!(@ $count, $rows, $norm, 2, $exact),
-                        3 => by_dimension!(@ $count, $rows, $norm, 3, $exact),
-                        4 => by_dimension!(@ $count, $rows, $norm, 4, $exact),
-                        5 => by_dimension!(@ $count, $rows, $norm, 5, $exact),
-                        6 => by_dimension!(@ $count, $rows, $norm, 6, $exact),
-                        7 => by_dimension!(@ $count, $rows, $norm, 7, $exact),
-                        8 => by_dimension!(@ $count, $rows, $norm, 8, $exact),
+                        $($own => by_dimension!(@ $count, $rows, $norm, $own, $exact),)*
                         _ => by_dimension!(@ $count, $rows, $norm, 0, $exact),
                     }
                 };
@@ -304,14 +300,7 @@ macro_rules! level {
                 };
                 (@ $dim:expr, $norm:ty, $kernels:tt) => {
                     match $dim {
-                        1 => nearest_by_dimension!(@@ $norm, 1, $kernels),
-                        2 => nearest_by_dimension!(@@ $norm, 2, $kernels),
-                        3 => nearest_by_dimension!(@@ $norm, 3, $kernels),
-                        4 => nearest_by_dimension!(@@ $norm, 4, $kernels),
-                        5 => nearest_by_dimension!(@@ $norm, 5, $kernels),
-                        6 => nearest_by_dimension!(@@ $norm, 6, $kernels),
-                        7 => nearest_by_dimension!(@@ $norm, 7, $kernels),
-                        8 => nearest_by_dimension!(@@ $norm, 8, $kernels),
+                        $($own => nearest_by_dimension!(@@ $norm, $own, $kernels),)*
                         _ => nearest_by_dimension!(@@ $norm, 0, $kernels),
                     }
                 };

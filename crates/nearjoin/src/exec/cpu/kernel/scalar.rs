@@ -150,6 +150,16 @@ fn lanes(holds: impl Fn(usize) -> bool) -> u32 {
     mask
 }
 
+// Processors with AVX2 do not come here, and there are few others of their family left: most
+// dimensions share the kernels for any.
+#[cfg(target_arch = "x86_64")]
 super::level! {
-    Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>
+    Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>;
+    2 3
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+super::level! {
+    Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>;
+    1 2 3 4 5 6 7 8
 }
