@@ -1,15 +1,16 @@
 //! Compiles the kernels, and what runs them, with the C++ compiler of the host.
 //!
 //! `NEARJOIN_SIMT_SANITIZE=address,undefined` adds these sanitizers of GCC to the kernels.
+//! `NEARJOIN_SIMT_KERNELS=none` leaves them out, for tests of everything else.
 //! `NEARJOIN_SIMT_UCONTEXT=1` changes stacks with the C library in place of our assembly.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use nearjoin_kernels::Module;
+use nearjoin_kernels::{Module, source};
 
 fn main() {
-    let cu = Path::new("../nearjoin-kernels/cu");
+    let cu = source::folder();
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     for path in [cu, Path::new("cpp")] {
         println!("cargo::rerun-if-changed={}", path.display());
@@ -17,7 +18,11 @@ fn main() {
     println!("cargo::rerun-if-changed=tests/suite/kernels.cu");
     println!("cargo::rustc-check-cfg=cfg(sanitize_address)");
 
-    let mut sources: Vec<Source> = Module::all().map(Source::from).collect();
+    let mut sources: Vec<Source> = match variable("NEARJOIN_SIMT_KERNELS").as_deref() {
+        None => Module::all().map(Source::from).collect(),
+        Some("none") => vec![],
+        Some(other) => panic!("NEARJOIN_SIMT_KERNELS: none, or not set; not {other}"),
+    };
     sources.push(Source { name: "test".into(), file: "kernels.cu", defines: vec![] });
 
     let mut build = cc::Build::new();

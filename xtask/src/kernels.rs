@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nearjoin_kernels::Module;
-use nearjoin_kernels::source::{ARCHITECTURES, ASSEMBLER, COMPILER, OPTIONS, packed, stamp};
+use nearjoin_kernels::source::{self, ARCHITECTURES, ASSEMBLER, COMPILER, OPTIONS, packed, stamp};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -23,7 +23,7 @@ const LEVEL: i32 = 22;
 /// Writes the packs and their stamp, and removes packs of no module.
 pub(crate) fn generate() -> Result<()> {
     let packs = compile()?;
-    let folder = folder();
+    let folder = packs();
     fs::create_dir_all(&folder)?;
     for stale in committed(&folder)?.keys().filter(|name| !packs.contains_key(*name)) {
         fs::remove_file(folder.join(stale))?;
@@ -46,7 +46,7 @@ pub(crate) fn generate() -> Result<()> {
 /// may pack the same otherwise.
 pub(crate) fn check() -> Result<()> {
     let packs = compile()?;
-    let there = committed(&folder())?;
+    let there = committed(&packs())?;
     let mut names: Vec<_> = packs.keys().chain(there.keys()).collect();
     names.sort();
     names.dedup();
@@ -66,12 +66,8 @@ pub(crate) fn install() -> Result<()> {
     python().map(drop)
 }
 
-fn kernels() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/nearjoin-kernels")
-}
-
-fn folder() -> PathBuf {
-    kernels().join("packs")
+fn packs() -> PathBuf {
+    source::folder().join("../packs")
 }
 
 fn is_packed(name: &str) -> bool {
@@ -93,14 +89,13 @@ fn committed(folder: &Path) -> Result<Packs> {
 
 /// Compiles every module.
 fn compile() -> Result<Packs> {
-    let cu = kernels().join("cu");
     let folder = target().join("kernels");
     fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
     fs::create_dir_all(&folder)?;
-    run_compiler(&cu, &folder)?;
+    run_compiler(&folder)?;
 
     let mut packs = Packs::new();
     for module in Module::all() {
@@ -114,7 +109,7 @@ fn compile() -> Result<Packs> {
             add(architecture, &fs::read(folder.join(format!("{module}.{architecture}")))?);
         }
     }
-    packs.insert(STAMP.into(), stamp(&cu)?.into());
+    packs.insert(STAMP.into(), stamp()?.into());
     Ok(packs)
 }
 
@@ -125,11 +120,11 @@ fn name_of((major, minor): (u32, u32)) -> String {
 
 /// Hands the modules to `compile.py`, one to a line: name, file, the architectures that there is to
 /// be ready-made code for, definitions.
-fn run_compiler(cu: &Path, folder: &Path) -> Result<()> {
+fn run_compiler(folder: &Path) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compile.py");
     let mut child = Command::new(python()?)
         .arg(script)
-        .args([cu, folder])
+        .args([source::folder(), folder])
         .args(OPTIONS)
         .stdin(Stdio::piped())
         .spawn()?;

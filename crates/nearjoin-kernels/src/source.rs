@@ -25,6 +25,11 @@ pub const ASSEMBLER: &str = "nvidia-cuda-nvcc-cu12==12.9.86";
 /// ones of the same major version too: 8.0 is for 8.6 and 8.9 as well.
 pub const ARCHITECTURES: [(u32, u32); 5] = [(7, 5), (8, 0), (9, 0), (10, 0), (12, 0)];
 
+/// The folder of the sources, `cu/`, where this crate was built.
+pub fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cu"))
+}
+
 impl Module {
     /// The file in `cu/`. Empty of a module that is not of this crate.
     pub fn file(self) -> &'static str {
@@ -127,9 +132,9 @@ fn size(parameter: &str) -> Option<usize> {
     Some(element * elements)
 }
 
-/// The stamp of what the packs are made of, in a number: the sources in `cu`, the table of modules
-/// and the compilers. So packs that are out of date are found without the compilers that make them.
-pub fn stamp(cu: &Path) -> io::Result<String> {
+/// The stamp of what the packs are made of, in a number: the sources, the table of modules and the
+/// compilers. So packs that are out of date are found without the compilers that make them.
+pub fn stamp() -> io::Result<String> {
     let mut hash = Fnv::default();
     for word in [COMPILER, ASSEMBLER].iter().chain(&OPTIONS) {
         hash.add(word.as_bytes());
@@ -139,7 +144,7 @@ pub fn stamp(cu: &Path) -> io::Result<String> {
         let (file, defines, ready) = (module.file(), module.defines(), module.is_ready_made());
         hash.add(format!("{module} {file} {defines:?} {ready}").as_bytes());
     }
-    let mut files: Vec<_> = fs::read_dir(cu)?
+    let mut files: Vec<_> = fs::read_dir(folder())?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|end| end == "cu" || end == "cuh"));
@@ -197,11 +202,7 @@ mod tests {
 
     #[test]
     fn the_packs_were_made_from_these_sources() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let found = fs::read_to_string(root.join("packs/STAMP")).unwrap();
-        assert!(
-            found == stamp(&root.join("cu")).unwrap(),
-            "the packs are out of date: run `cargo xtask kernels`"
-        );
+        let found = fs::read_to_string(folder().join("../packs/STAMP")).unwrap();
+        assert!(found == stamp().unwrap(), "the packs are out of date: run `cargo xtask kernels`");
     }
 }
