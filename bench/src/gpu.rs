@@ -111,14 +111,14 @@ impl Target {
     }
 }
 
-#[cfg(any(test, feature = "simt"))]
+#[cfg(test)]
 fn simt() -> Result<Arc<dyn Driver>> {
     Ok(Arc::new(nearjoin_simt::Simt::new()))
 }
 
-#[cfg(not(any(test, feature = "simt")))]
+#[cfg(not(test))]
 fn simt() -> Result<Arc<dyn Driver>> {
-    Err("--simt needs a build with --features simt".into())
+    Err("--simt is for the tests of this program".into())
 }
 
 /// What only a fresh process can tell.

@@ -12,7 +12,13 @@ const TILE_U32: usize = 24 * 256;
 const TILE_U64: usize = 16 * 256;
 
 fn launch(simt: &Simt, name: &'static str, blocks: usize, threads: u32, args: Args) {
-    run(simt, Kernel { module: nearjoin_kernels::Module::Sort, name }, blocks as u32, threads, args);
+    run(
+        simt,
+        Kernel { module: nearjoin_kernels::Module::Sort, name },
+        blocks as u32,
+        threads,
+        args,
+    );
 }
 
 /// Running sums in place, with those of all at the end.
