@@ -10,7 +10,7 @@ import glob
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 
 import nvidia.cuda_nvcc as assembler
 import nvidia.cuda_nvrtc as compiler
@@ -60,12 +60,24 @@ def compile_module(module):
     return failed, f"{name}:\n{log}" if log else ""
 
 
+def at_fixed_addresses():
+    """Begins again where memory has the same addresses each time: what the library makes of a large
+    module depends on them."""
+    no_randomize = 0x0040000
+    libc = ctypes.CDLL(None)
+    before = libc.personality(0xFFFFFFFF)
+    if before & no_randomize == 0 and libc.personality(before | no_randomize) != -1:
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+
+
 def main():
+    at_fixed_addresses()
     modules = [line for line in sys.stdin if line.strip()]
     status = 0
-    # Processes, because the library compiles one program at a time.
-    with ProcessPoolExecutor() as pool:
-        for failed, log in pool.map(compile_module, modules):
+    # Processes, because the library compiles one program at a time; one for each module, so that
+    # none depends on those before it.
+    with Pool(maxtasksperchild=1) as pool:
+        for failed, log in pool.imap(compile_module, modules):
             status |= failed
             if log:
                 print(log, file=sys.stderr)

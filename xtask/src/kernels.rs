@@ -23,7 +23,7 @@ const LEVEL: i32 = 22;
 /// Writes the packs and their stamp, and removes packs of no module.
 pub(crate) fn generate() -> Result<()> {
     let packs = compile()?;
-    let folder = packs();
+    let folder = folder_of_packs();
     fs::create_dir_all(&folder)?;
     for stale in committed(&folder)?.keys().filter(|name| !packs.contains_key(*name)) {
         fs::remove_file(folder.join(stale))?;
@@ -46,7 +46,7 @@ pub(crate) fn generate() -> Result<()> {
 /// may pack the same otherwise.
 pub(crate) fn check() -> Result<()> {
     let packs = compile()?;
-    let there = committed(&packs())?;
+    let there = committed(&folder_of_packs())?;
     let mut names: Vec<_> = packs.keys().chain(there.keys()).collect();
     names.sort();
     names.dedup();
@@ -66,7 +66,7 @@ pub(crate) fn install() -> Result<()> {
     python().map(drop)
 }
 
-fn packs() -> PathBuf {
+fn folder_of_packs() -> PathBuf {
     source::folder().join("../packs")
 }
 
