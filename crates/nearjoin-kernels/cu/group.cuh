@@ -45,7 +45,7 @@ enum {
 template <int MODE, class L> struct Workspace {
     Search search;
 #if WIDTH > 0
-    alignas(16) L tile[WARP * STRIDE];
+    alignas(16) L tile[WARP * WIDTH];
 #endif
     u32 ids[WARP];
     uint2 held[MODE == LIST ? HELD : 1];

@@ -116,17 +116,14 @@ struct Job {
 static_assert(sizeof(Job) == 8 * 96, "as many words as the host writes");
 
 #if WIDTH > 0
-// Numbers from one point to the next, so that a point is loaded in as few pieces as possible.
-#define STRIDE ((WIDTH + 1) / 2 * 2)
-
 // 16 bytes of a point, or two numbers where it has no whole number of those.
-template <class L> struct alignas(sizeof(L) * ((STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L))) Piece {
-    L x[(STRIDE * sizeof(L)) % 16 ? 2 : 16 / sizeof(L)];
+template <class L> struct alignas(sizeof(L) * ((WIDTH * sizeof(L)) % 16 ? 2 : 16 / sizeof(L))) Piece {
+    L x[(WIDTH * sizeof(L)) % 16 ? 2 : 16 / sizeof(L)];
 };
 
 // A point in registers.
 template <class L> struct Point {
-    static const u32 PIECES = STRIDE * sizeof(L) / sizeof(Piece<L>);
+    static const u32 PIECES = WIDTH * sizeof(L) / sizeof(Piece<L>);
     Piece<L> pieces[PIECES];
 
     __device__ __forceinline__ L operator[](u32 j) const {
@@ -136,14 +133,14 @@ template <class L> struct Point {
 
     static __device__ __forceinline__ Point at(const L* points, u64 place) {
         Point point;
-        const Piece<L>* from = (const Piece<L>*)(points + place * STRIDE);
+        const Piece<L>* from = (const Piece<L>*)(points + place * WIDTH);
 #pragma unroll
         for (u32 i = 0; i < PIECES; i++) point.pieces[i] = from[i];
         return point;
     }
 
     __device__ __forceinline__ void store(L* points, u32 place) const {
-        Piece<L>* to = (Piece<L>*)(points + place * STRIDE);
+        Piece<L>* to = (Piece<L>*)(points + place * WIDTH);
 #pragma unroll
         for (u32 i = 0; i < PIECES; i++) to[i] = pieces[i];
     }
@@ -218,7 +215,7 @@ __device__ __forceinline__ Scalar coordinate(const Job& job, const Scalar* point
 #if defined(ANY_LAYOUT)
     return job.stride ? points[place * job.stride + j] : points[(u64)j * len + place];
 #elif WIDTH > 0
-    return points[place * STRIDE + j];
+    return points[place * WIDTH + j];
 #else
     return points[(u64)j * len + place];
 #endif

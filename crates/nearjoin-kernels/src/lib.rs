@@ -127,25 +127,20 @@ impl Norm {
     /// Widths that have modules of their own, ascending.
     const fn widths(self) -> &'static [usize] {
         match self {
-            Norm::Squares => &[2, 3, 4, 6, 8],
+            Norm::Squares => &[2, 4, 6, 8],
             Norm::Magnitudes => &[2, 4, 8],
         }
     }
 }
 
-/// The numbers that are compared of each point: its dimension, or as many more as make it a width
-/// that has modules of its own, the rest being 0, which adds nothing to any distance. 0 where
-/// there is none: then the modules for any dimension do.
+/// The numbers that a point has on a device, and that are compared: its dimension, or as many more
+/// as make it a width that has modules of its own, the rest being 0, which adds nothing to any
+/// distance. Widths are even, so that points are loaded in few pieces. 0 where there is none: then
+/// the modules for any dimension do.
 ///
 /// What shares modules has little to gain by some of its own: `docs/benchmarks` has the figures.
 pub fn width(norm: Norm, dimension: usize) -> usize {
     norm.widths().iter().copied().find(|&width| width >= dimension).unwrap_or(0)
-}
-
-/// Numbers from one point of a width to the next, so that it is loaded in few pieces: `STRIDE` of
-/// `join.cuh`.
-pub fn stride(width: usize) -> usize {
-    width.next_multiple_of(2)
 }
 
 impl Module {
@@ -215,12 +210,11 @@ mod tests {
                     let module = Module::join(family, Float::F32, norm, dimension);
                     assert!(all.contains(&module), "{module}");
                     let width = width(norm, dimension);
-                    assert!(width == 0 || (width >= dimension && stride(width) >= width));
+                    assert!(width == 0 || width >= dimension);
                 }
             }
         }
-        assert_eq!([1, 2, 3, 5, 9].map(|dim| width(Norm::Squares, dim)), [2, 2, 3, 6, 0]);
+        assert_eq!([1, 2, 3, 5, 9].map(|dim| width(Norm::Squares, dim)), [2, 2, 4, 6, 0]);
         assert_eq!([1, 3, 5, 8, 9].map(|dim| width(Norm::Magnitudes, dim)), [2, 4, 8, 8, 0]);
-        assert_eq!([2, 3, 8].map(stride), [2, 4, 8]);
     }
 }

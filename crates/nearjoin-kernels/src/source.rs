@@ -68,7 +68,7 @@ impl Module {
     }
 
     /// Whether there is ready-made code of it: of what every join needs, and of most people's
-    /// joins, L2 in two and three dimensions, where pairs are seldom listed. A driver takes a fifth
+    /// joins, L2 in up to four dimensions, where pairs are seldom listed. A driver takes a fifth
     /// of a second to compile one of the others when it is first used, and a join needs one or two
     /// of them; all of them ready-made would be two megabytes more.
     pub fn is_ready_made(self) -> bool {
@@ -76,7 +76,7 @@ impl Module {
             Module::Join(Join { family, norm, width, .. }) => {
                 matches!(family, Family::Count | Family::Degrees | Family::Fill)
                     && norm == Norm::Squares
-                    && matches!(width, 2 | 3)
+                    && matches!(width, 2 | 4)
             }
             Module::Other(_) => false,
             _ => true,

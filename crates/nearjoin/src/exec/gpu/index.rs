@@ -1,7 +1,7 @@
 //! The index on the device: keys, radix sort, gather, cells or parts. Nothing of it comes back
 //! to the host on the way.
 
-use nearjoin_kernels::{Module, Norm, stride, width};
+use nearjoin_kernels::{Module, Norm, width};
 
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
@@ -343,7 +343,7 @@ impl<T: Scalar> Builder<'_, T> {
         let (len, dim) = (self.len(), self.points.dimension());
         let width = width(self.making.norm, dim);
         let specialised = width > 0;
-        let stride = if specialised { stride(width) } else { dim };
+        let stride = if specialised { width } else { dim };
         let points = self.stage.array::<T>(len * stride)?;
         // A thread to two numbers, and to a point a power of two of them.
         let shift = stride.div_ceil(2).next_power_of_two().ilog2();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearjoin_kernels::{Family, Module, stride, width};
+use nearjoin_kernels::{Family, Module, width};
 
 use super::device::{Array, Stage};
 use super::driver::{self, Args};
@@ -114,7 +114,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             right: self.right.side(),
             right_boxes: self.right.boxes(),
             dim,
-            stride: stride(width(norm(metric), dim)),
+            stride: width(norm(metric), dim),
             bound: threshold.bound.to_f64(),
             sure: band.map_or(0.0, |band| f64::from(band.sure)),
             maybe: band.map_or(0.0, |band| f64::from(band.maybe)),
