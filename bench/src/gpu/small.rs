@@ -17,12 +17,8 @@ use crate::workload::{self, Shape};
 const POINTS: usize = 200;
 const STRATEGIES: [Strategy; 3] = [Strategy::Grid, Strategy::Brute, Strategy::Directory];
 /// How threads share the work, and how many have a query.
-const THREADS: [(Cooperation, usize); 4] = [
-    (Cooperation::Cell, 1),
-    (Cooperation::Thread, 1),
-    (Cooperation::Thread, 4),
-    (Cooperation::Warp, 32),
-];
+const THREADS: [(Cooperation, usize); 3] =
+    [(Cooperation::Cell, 1), (Cooperation::Thread, 1), (Cooperation::Thread, 4)];
 const SCHEDULES: [Schedule; 3] =
     [Schedule::IndexOrder, Schedule::SortByWorkload, Schedule::WorkQueue];
 const REMOVALS: [DuplicateRemoval; 4] = [
@@ -73,7 +69,7 @@ fn trials() -> Vec<Trial> {
                     dimension,
                     metric,
                     law: if row == 1 { Law::Exponential } else { Law::Uniform },
-                    two_sets: column == (row + 2) % 4,
+                    two_sets: column == (row + 2) % 3,
                     listed: (turn + usize::from(wide)) % 2 == 1,
                     boxes: turn % 2 == 0,
                     batch_bytes: (column == 2).then_some(20_000),
