@@ -221,7 +221,7 @@ fn refused_memory_is_one_error() {
     let program = env!("CARGO_BIN_EXE_nearjoin");
     let join = format!("'{program}' within p.npy --eps 0.3 --device cpu --threads 2 -q -o o.csv");
     let mut refused = 0;
-    for megabytes in [50, 60, 70, 80, 110, 140, 170, 200, 250, 300, 400] {
+    for megabytes in [32, 34, 36, 40, 45, 50, 60, 70, 80, 110, 140, 170, 200, 250, 300, 400] {
         let script = format!("ulimit -v {}; exec {join}", megabytes * 1000);
         let mut bash = Command::new("bash");
         let ran = Ran::new(bash.args(["-c", &script]).current_dir(&folder.0).output().unwrap());
