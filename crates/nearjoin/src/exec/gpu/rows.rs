@@ -94,11 +94,8 @@ impl<T: Scalar> GpuJoin<'_, T> {
         counters: &Counters,
         once: bool,
     ) -> Result<Array<u32>> {
-        let len = self.query_count();
-        let degrees = stage.zeroed::<u32>(len + 1)?;
         let mut job = self.job();
         counters.describe(&mut job);
-        job.degrees = degrees.address();
         let mut mode = Mode::Count;
         if once {
             job.meet(self.strictly_once());
@@ -107,11 +104,21 @@ impl<T: Scalar> GpuJoin<'_, T> {
             job.meet(self.once());
             job.mirror = true;
             mode = Mode::CountBoth;
-            if self.include_self {
-                stage.fill(degrees.piece(0..len), 1)?;
-            }
         }
+        let degrees = self.new_degrees(stage, job.mirror)?;
+        job.degrees = degrees.address();
         self.run(stage, mode, &job)?;
+        Ok(degrees)
+    }
+
+    /// The sizes of rows before they are counted. Where each pair counts for both of its points,
+    /// none is of a point with itself: if those are wanted, they are there from the beginning.
+    fn new_degrees(&self, stage: &Stage, mirror: bool) -> Result<Array<u32>> {
+        let len = self.query_count();
+        let degrees = stage.zeroed::<u32>(len + 1)?;
+        if mirror && self.include_self {
+            stage.fill(degrees.piece(0..len), 1)?;
+        }
         Ok(degrees)
     }
 
@@ -191,12 +198,8 @@ impl<T: Scalar> GpuJoin<'_, T> {
     ) -> Result<List<T>> {
         let pairs = stage.array::<[u32; 2]>(capacity as usize)?;
         let distances = stage.array_if(request.distances, capacity as usize)?;
-        let len = self.query_count();
-        let degrees = stage.zeroed::<u32>(len + 1)?;
         let mirror = once && !request.once;
-        if mirror && self.include_self {
-            stage.fill(degrees.piece(0..len), 1)?;
-        }
+        let degrees = self.new_degrees(stage, mirror)?;
         let mut job = self.job();
         counters.describe(&mut job);
         (job.degrees, job.mirror) = (degrees.address(), mirror);
