@@ -19,6 +19,8 @@ pub(crate) struct Options {
     pub(crate) threads: Option<usize>,
     pub(crate) memory_limit: Option<u64>,
     pub(crate) gpu: GpuOptions,
+    pub(crate) partitioning: Partitioning,
+    pub(crate) rescue: bool,
     pub(crate) monitor: Option<Monitor>,
 }
 
@@ -89,16 +91,34 @@ pub enum DuplicateRemoval {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// A GPU where there is one and the join is large enough to be worth it, else the CPU. The
-    /// default.
+    /// The CPU, a GPU or both, whichever is expected to be fastest; a GPU is looked for where the
+    /// join is large enough to be worth it. The default.
     #[default]
     Auto,
     /// All cores, with the best vector instructions they have.
     Cpu,
     /// An NVIDIA GPU: ε-joins.
     Gpu,
-    /// CPU and GPU at once. Not available in this version.
+    /// CPU and GPU at once, through one queue of work: ε-joins. Where one of them would only be in
+    /// the other's way, it stands by. Where there is no GPU, the CPU joins alone.
     Hybrid,
+}
+
+/// How the CPU and a GPU share an ε-join, where both work on it. The answer never depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Partitioning {
+    /// On demand, and only where sharing is expected to be faster than one of them alone. The
+    /// default.
+    #[default]
+    Auto,
+    /// DYN: on demand. The GPU takes the units of work with most candidates, in batches that
+    /// shrink towards the end, and threads of the CPU those with fewest.
+    Dyn,
+    /// SQ: each has a fixed share of the queries, by how fast both are expected to be.
+    StaticQueries,
+    /// SC: each has a fixed share of the candidates, by how fast both are expected to be.
+    StaticCandidates,
 }
 
 /// Makes an enumeration known by names.
@@ -136,5 +156,8 @@ names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree",
 names!(DuplicateRemoval, "duplicate removal", "none, linear-coord, unicomp, lid-unicomp",
     "none" => None, "linear-coord" => LinearCoord, "unicomp" => Unicomp,
     "lid-unicomp" => LidUnicomp);
+names!(Partitioning, "partitioning", "auto, dyn, static-queries, static-candidates",
+    "auto" => Auto, "dyn" => Dyn, "static-queries" => StaticQueries,
+    "static-candidates" => StaticCandidates);
 names!(Device, "device", "auto, cpu, gpu, hybrid",
     "auto" => Auto, "cpu" => Cpu, "gpu" => Gpu, "hybrid" => Hybrid);

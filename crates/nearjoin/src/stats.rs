@@ -1,5 +1,9 @@
 //! What happened: phases, work and bytes.
 
+mod hybrid;
+
+pub use hybrid::{HybridStats, Lost, WorkerStats};
+
 use core::fmt;
 use std::time::Duration;
 
@@ -50,6 +54,9 @@ pub struct Stats {
     pub result_bytes: u64,
     /// What a GPU did, where one was used.
     pub gpu: Option<GpuStats>,
+    /// What the CPU and a GPU did together, where both could: they shared the work, or the CPU
+    /// stood by.
+    pub hybrid: Option<HybridStats>,
 }
 
 /// What a GPU did.
@@ -142,16 +149,21 @@ impl fmt::Display for Stats {
             bytes(self.index_bytes),
             bytes(self.result_bytes)
         )?;
-        let Some(gpu) = &self.gpu else { return Ok(()) };
-        write!(
-            f,
-            "\n  {}: {} in, {} out, {} batches ({} made again)",
-            gpu.device,
-            bytes(gpu.bytes_in),
-            bytes(gpu.bytes_out),
-            gpu.batches,
-            gpu.splits
-        )
+        if let Some(gpu) = &self.gpu {
+            write!(
+                f,
+                "\n  {}: {} in, {} out, {} batches ({} made again)",
+                gpu.device,
+                bytes(gpu.bytes_in),
+                bytes(gpu.bytes_out),
+                gpu.batches,
+                gpu.splits
+            )?;
+        }
+        match &self.hybrid {
+            Some(hybrid) => write!(f, "{hybrid}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -170,6 +170,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             index_bytes,
             result_bytes: 0,
             gpu: None,
+            hybrid: None,
         };
         monitor::check(&options.monitor)?;
         let start = Instant::now();

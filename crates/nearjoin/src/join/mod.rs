@@ -16,7 +16,7 @@ use crate::exec::pool::Pool;
 use crate::gpu::GpuOptions;
 use crate::metric::Metric;
 use crate::monitor::{self, Monitor, Phase};
-use crate::options::{Device, DuplicateRemoval, Options, Strategy};
+use crate::options::{Device, DuplicateRemoval, Options, Partitioning, Strategy};
 use crate::plan::Asked;
 use crate::points::Points;
 use crate::question::{Nearest, Question, Within};
@@ -133,6 +133,20 @@ impl<Q: Copy + Into<Question>> Join<Q> {
     /// [`Strategy::Auto`].
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
+        self
+    }
+
+    /// How the CPU and a GPU share the work, where both do it. Default: [`Partitioning::Auto`].
+    pub fn partitioning(mut self, partitioning: Partitioning) -> Self {
+        self.options.partitioning = partitioning;
+        self
+    }
+
+    /// Whether the CPU finishes what a GPU that was named, and fails in the middle, leaves: nothing
+    /// is lost or doubled, and [`Stats::hybrid`](crate::Stats::hybrid) says what happened. Default:
+    /// no, that is an error. [`Device::Auto`] and [`Device::Hybrid`] always do.
+    pub fn rescue(mut self, rescue: bool) -> Self {
+        self.options.rescue = rescue;
         self
     }
 
