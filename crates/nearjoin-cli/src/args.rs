@@ -87,6 +87,7 @@ Examples:
   nearjoin within points.npy --eps 0.5 --count
   nearjoin within points.npy --eps 0.5 --explain           # the plan, without running it
   nearjoin within points.npy --eps 0.5 --device gpu -o pairs.parquet
+  nearjoin within points.npy --eps 0.5 --device hybrid --count
   cat points.csv | nearjoin within - --eps 0.5 --half --sorted
 
 Without -o the pairs go to standard output as CSV. A file appears under its name only when it
@@ -166,6 +167,9 @@ pub(crate) struct Within {
         help_heading = "Engine"
     )]
     pub(crate) duplicate_removal: DuplicateRemoval,
+    /// The CPU finishes what a GPU that fails leaves; auto and hybrid always do
+    #[arg(long, help_heading = "Engine")]
+    pub(crate) rescue: bool,
     #[command(flatten)]
     pub(crate) gpu: Gpu,
     #[command(flatten)]
@@ -324,8 +328,8 @@ pub(crate) enum When {
 
 #[cfg(test)]
 mod tests {
-    use nearjoin::Device;
     use nearjoin::gpu::{Cooperation, Schedule};
+    use nearjoin::{Device, Partitioning};
 
     use super::groups::delimiter;
     use super::*;
@@ -357,25 +361,30 @@ mod tests {
     #[test]
     fn options_of_the_gpu_are_for_joins_that_it_has() {
         let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.command);
-        let all = "nearjoin within a.npy --eps 1 --device gpu --cooperation thread \
-                   --threads-per-query 8 --schedule work-queue --batch-size 64MiB --gpu-memory 8GB";
+        let all = "nearjoin within a.npy --eps 1 --device gpu --rescue --partitioning dyn \
+                   --cooperation thread --threads-per-query 8 --schedule work-queue \
+                   --batch-size 64MiB --gpu-memory 8GB";
         let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
         let Ok(Command::Within(args)) = parse(&all) else { panic!("{all}") };
         let gpu = Gpu {
+            partitioning: Some(Partitioning::Dyn),
             cooperation: Some(Cooperation::Thread),
             threads_per_query: Some(8),
             schedule: Some(Schedule::WorkQueue),
             batch_size: Some(Bytes(64 << 20)),
             gpu_memory: Some(Bytes(8_000_000_000)),
         };
-        assert_eq!((args.engine.device, args.gpu), (Device::Gpu, gpu));
+        assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Gpu, true, gpu));
         let Ok(Command::Within(args)) = parse("nearjoin within a.npy --eps 1") else { panic!() };
-        assert_eq!((args.engine.device, args.gpu), (Device::Auto, Gpu::default()));
+        let none = Gpu::default();
+        assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Auto, false, none));
         assert!(parse("nearjoin within a.npy --eps 1 --threads-per-query 3").is_err());
         assert!(parse("nearjoin within a.npy --eps 1 --schedule fifo").is_err());
         assert!(parse("nearjoin within a.npy --eps 1 --duplicate-removal linear-coord").is_ok());
         assert!(parse("nearjoin knn a.npy -k 1 --device gpu").is_ok());
         assert!(parse("nearjoin knn a.npy -k 1 --schedule work-queue").is_err());
+        assert!(parse("nearjoin knn a.npy -k 1 --partitioning dyn").is_err());
+        assert!(parse("nearjoin knn a.npy -k 1 --rescue").is_err());
     }
 
     #[test]

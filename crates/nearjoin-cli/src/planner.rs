@@ -2,7 +2,8 @@
 
 use nearjoin::gpu::GpuOptions;
 use nearjoin::{
-    Device, DuplicateRemoval, EpsJoin, Join, KnnJoin, Metric, Monitor, Plan, Points, Strategy,
+    Device, DuplicateRemoval, EpsJoin, Join, KnnJoin, Metric, Monitor, Partitioning, Plan, Points,
+    Strategy,
 };
 
 use crate::failure::Result;
@@ -19,6 +20,8 @@ pub(crate) struct Planner {
     device: Device,
     strategy: Strategy,
     removal: DuplicateRemoval,
+    partitioning: Partitioning,
+    rescue: bool,
     gpu: GpuOptions,
     threads: usize,
     memory_limit: Option<u64>,
@@ -36,6 +39,8 @@ impl Planner {
             device: engine.device,
             strategy: asked.strategy,
             removal: asked.removal,
+            partitioning: asked.gpu.partitioning.unwrap_or_default(),
+            rescue: asked.rescue,
             gpu: asked.gpu_options(),
             threads,
             memory_limit: engine.memory_limit.map(|Bytes(limit)| limit),
@@ -65,7 +70,10 @@ impl Planner {
     }
 
     fn within(&self, eps: f64) -> EpsJoin {
-        self.configured(EpsJoin::new(eps)).duplicate_removal(self.removal)
+        self.configured(EpsJoin::new(eps))
+            .duplicate_removal(self.removal)
+            .partitioning(self.partitioning)
+            .rescue(self.rescue)
     }
 
     fn nearest(&self, k: usize, max_distance: Option<f64>, pad: bool) -> KnnJoin {

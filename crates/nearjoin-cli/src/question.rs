@@ -19,6 +19,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) sorted: bool,
     pub(crate) strategy: Strategy,
     pub(crate) removal: DuplicateRemoval,
+    /// Whether the CPU finishes what a GPU leaves.
+    pub(crate) rescue: bool,
     pub(crate) gpu: args::Gpu,
     pub(crate) input: &'a args::Input,
     pub(crate) output: &'a args::Output,
@@ -44,6 +46,7 @@ impl<'a> From<&'a args::Within> for Asked<'a> {
             sorted,
             strategy,
             removal: args.duplicate_removal,
+            rescue: args.rescue,
             gpu: args.gpu,
             input: &args.input,
             output: &args.output,
@@ -62,6 +65,7 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
             sorted,
             strategy,
             removal: DuplicateRemoval::default(),
+            rescue: false,
             gpu: args::Gpu::default(),
             input: &args.input,
             output: &args.output,
@@ -74,10 +78,18 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
 impl Asked<'_> {
     /// What was asked of the GPU, as the arguments are written.
     pub(crate) fn gpu_arguments(&self) -> Vec<(&'static str, String)> {
-        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory } =
-            self.gpu;
+        let args::Gpu {
+            partitioning,
+            cooperation,
+            threads_per_query,
+            schedule,
+            batch_size,
+            gpu_memory,
+        } = self.gpu;
         let bytes = |size: Option<Bytes>| size.map(|Bytes(size)| number::bytes(size));
         let given = [
+            ("--partitioning", partitioning.map(|name| name.to_string())),
+            ("--rescue", self.rescue.then(|| "yes".to_string())),
             ("--cooperation", cooperation.map(|name| name.to_string())),
             ("--threads-per-query", threads_per_query.map(|threads| threads.to_string())),
             ("--schedule", schedule.map(|name| name.to_string())),
@@ -93,6 +105,12 @@ impl Asked<'_> {
         let device = self.engine.device;
         let by_query =
             matches!(self.removal, DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp);
+        if let (Device::Cpu | Device::Gpu, Some(_)) = (device, self.gpu.partitioning) {
+            return Err(Failure::usage(format!(
+                "--partitioning is for the CPU and the GPU together, and --device {device} leaves \
+                 one of them out: drop one of the two options, or use --device hybrid"
+            )));
+        }
         if let (Device::Cpu, Some((name, _))) = (device, self.gpu_arguments().first()) {
             return Err(Failure::usage(format!(
                 "{name} is for the GPU, and --device cpu leaves it out: drop one of them"
@@ -138,7 +156,7 @@ impl Asked<'_> {
 
     /// The same in the library's terms.
     pub(crate) fn gpu_options(&self) -> GpuOptions {
-        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory } =
+        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory, .. } =
             self.gpu;
         let mut options = GpuOptions::new()
             .cooperation(cooperation.unwrap_or_default())

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use nearjoin::gpu::{Cooperation, Schedule};
-use nearjoin::{Device, Metric};
+use nearjoin::{Device, Metric, Partitioning};
 
 use super::{Header, InputFormat, Type, When};
 use crate::options::{Bytes, Number};
@@ -87,8 +87,8 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
-    /// Where to run: auto takes the GPU for large joins within ε where there is one; knn runs on
-    /// the CPU
+    /// Where to run: auto takes the CPU, the GPU or both, whichever is expected to be fastest;
+    /// hybrid is both at once, or the CPU alone where there is no GPU; knn runs on the CPU
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = named(Device::ALL))]
     pub(crate) device: Device,
     /// How distances are measured
@@ -107,6 +107,9 @@ pub(crate) struct Engine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "GPU (speed only: the answer never depends on these)")]
 pub(crate) struct Gpu {
+    /// How the CPU and the GPU share the work, where both do it [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = named(Partitioning::ALL))]
+    pub(crate) partitioning: Option<Partitioning>,
     /// How threads share the work [default: auto]
     #[arg(long, value_name = "NAME", value_parser = named(Cooperation::ALL))]
     pub(crate) cooperation: Option<Cooperation>,
