@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use nearjoin::gpu::GpuStats;
 use nearjoin::sink::{Block, Callback, Count, Degrees};
-use nearjoin::{Plan, Points, Stats};
+use nearjoin::{HybridStats, Plan, Points, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 
@@ -66,6 +66,8 @@ pub(crate) struct Outcome {
     pub(crate) tally: Option<Tally>,
     /// What a GPU did, over all passes and parts.
     pub(crate) gpu: Option<GpuStats>,
+    /// What the CPU and a GPU did together, over all passes and parts.
+    pub(crate) hybrid: Option<HybridStats>,
 }
 
 impl Outcome {
@@ -75,14 +77,19 @@ impl Outcome {
         self.index_bytes = self.index_bytes.max(stats.index_bytes);
         self.index += stats.index.as_secs_f64();
         self.join += stats.execute.as_secs_f64();
-        let Some(gpu) = &stats.gpu else { return };
-        match &mut self.gpu {
-            None => self.gpu = Some(gpu.clone()),
+        match (&mut self.gpu, &stats.gpu) {
+            (_, None) => {}
+            (none @ None, gpu) => none.clone_from(gpu),
             // How it worked is the same in every pass; what it did adds up.
-            Some(all) => {
+            (Some(all), Some(gpu)) => {
                 all.partitions = all.partitions.max(gpu.partitions);
                 all.add(gpu);
             }
+        }
+        match (&mut self.hybrid, &stats.hybrid) {
+            (_, None) => {}
+            (none @ None, hybrid) => none.clone_from(hybrid),
+            (Some(all), Some(hybrid)) => all.add(hybrid),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `--stats`: what happened, as JSON of a documented shape (`docs/stats.md`).
 
 use nearjoin::gpu::GpuStats;
+use nearjoin::{HybridStats, WorkerStats};
 use serde_json::{Value, json};
 
 use crate::output::Outcome;
@@ -73,6 +74,7 @@ impl Run<'_> {
                 "peak": self.peak_bytes,
             },
             "gpu": outcome.gpu.as_ref().map(gpu),
+            "hybrid": outcome.hybrid.as_ref().map(hybrid),
         })
     }
 }
@@ -94,18 +96,43 @@ fn gpu(stats: &GpuStats) -> Value {
     })
 }
 
+fn hybrid(stats: &HybridStats) -> Value {
+    let lost = |lost: &nearjoin::Lost| json!({ "reason": lost.reason, "queries": lost.queries });
+    json!({
+        "partitioning": stats.partitioning.map(|name| name.to_string()),
+        "expected_gpu_share": stats.expected_gpu_share,
+        "seconds": stats.seconds,
+        "imbalance": stats.imbalance(),
+        "lost": stats.lost.as_ref().map(lost),
+        "workers": stats.workers.iter().map(worker).collect::<Vec<_>>(),
+    })
+}
+
+fn worker(stats: &WorkerStats) -> Value {
+    json!({
+        "device": stats.device.to_string(),
+        "number": stats.number,
+        "units": stats.units,
+        "queries": stats.queries,
+        "distance_tests": stats.distance_tests,
+        "pairs": stats.pairs,
+        "busy_seconds": stats.busy,
+        "idle_seconds": stats.idle,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use nearjoin::gpu::{Cooperation, Schedule};
     use nearjoin::sink::Count;
-    use nearjoin::{EpsJoin, Points};
+    use nearjoin::{Device, EpsJoin, Lost, Partitioning, Points};
 
     use super::*;
 
-    /// Two passes of a GPU, as a join in parts makes them.
+    /// Two passes of a GPU, as a join in parts makes them; the second loses it.
     fn outcome() -> Outcome {
         let points = Points::new(&[0.0, 1.0], 1).unwrap();
-        let join = EpsJoin::new(1.0).device(nearjoin::Device::Cpu);
+        let join = EpsJoin::new(1.0).device(Device::Cpu);
         let mut pass = join.plan_self(&points).unwrap().run(&mut Count::new()).unwrap();
         let mut gpu = GpuStats::default();
         gpu.device = "Sham".into();
@@ -117,10 +144,44 @@ mod tests {
         (gpu.bytes_in, gpu.bytes_out) = (100, 1000);
         (gpu.predicted_seconds, gpu.delivery_seconds) = (0.25, 0.5);
         pass.gpu = Some(gpu);
+        pass.hybrid = Some(shared());
         let mut outcome = Outcome::default();
         outcome.add(&pass);
+        if let Some(hybrid) = &mut pass.hybrid {
+            let mut lost = Lost::default();
+            (lost.reason, lost.queries) = ("it fell off the bus".into(), 7);
+            hybrid.lost = Some(lost);
+        }
         outcome.add(&pass);
         outcome
+    }
+
+    /// What a stream and a thread did in one pass.
+    fn shared() -> HybridStats {
+        let mut shared = HybridStats::default();
+        shared.partitioning = Some(Partitioning::Dyn);
+        shared.expected_gpu_share = 0.75;
+        (shared.seconds, shared.apart) = (2.0, 0.5);
+        for (device, queries) in [(Device::Gpu, 30), (Device::Cpu, 10)] {
+            let mut worker = WorkerStats::default();
+            (worker.device, worker.units, worker.queries) = (device, 1, queries);
+            (worker.distance_tests, worker.pairs) = (100 * queries, 10 * queries);
+            (worker.busy, worker.idle) = (1.5, 0.5);
+            shared.workers.push(worker);
+        }
+        shared
+    }
+
+    /// The fields that are documented below another.
+    fn listed(below: &str) -> Vec<&'static str> {
+        let documented = include_str!("../../../docs/stats.md");
+        let fields = documented.lines().filter_map(|line| line.strip_prefix("| `"));
+        let fields = fields.filter_map(|line| line.split('`').next()?.strip_prefix(below));
+        fields.filter(|field| !field.contains('.')).collect()
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
     }
 
     #[test]
@@ -144,9 +205,40 @@ mod tests {
                 "delivery_seconds": 1.0,
             })
         );
-        let documented = include_str!("../../../docs/stats.md");
-        let listed = documented.lines().filter_map(|line| line.strip_prefix("| `gpu."));
-        let listed: Vec<_> = listed.filter_map(|line| line.split('`').next()).collect();
-        assert_eq!(listed, told.as_object().unwrap().keys().collect::<Vec<_>>());
+        assert_eq!(listed("gpu."), keys(&told));
+    }
+
+    #[test]
+    fn what_both_did_adds_up_and_has_its_documented_shape() {
+        let outcome = outcome();
+        let told = hybrid(outcome.hybrid.as_ref().unwrap());
+        let worker = |device: &str, queries: u64| {
+            json!({
+                "device": device,
+                "number": 0,
+                "units": 2,
+                "queries": queries,
+                "distance_tests": 100 * queries,
+                "pairs": 10 * queries,
+                "busy_seconds": 3.0,
+                "idle_seconds": 1.0,
+            })
+        };
+        assert_eq!(
+            told,
+            json!({
+                "partitioning": "dyn",
+                "expected_gpu_share": 0.75,
+                "seconds": 4.0,
+                "imbalance": 0.25,
+                "lost": { "reason": "it fell off the bus", "queries": 7 },
+                "workers": [worker("gpu", 60), worker("cpu", 20)],
+            })
+        );
+        assert_eq!(listed("hybrid."), keys(&told));
+        assert_eq!(listed("hybrid.lost."), keys(&told["lost"]));
+        assert_eq!(listed("hybrid.workers[]."), keys(&told["workers"][0]));
+        let alone = hybrid(&HybridStats::default());
+        assert!(alone["partitioning"].is_null() && alone["lost"].is_null(), "{alone}");
     }
 }

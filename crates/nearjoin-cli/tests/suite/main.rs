@@ -2,6 +2,7 @@
 
 mod advice;
 mod browser;
+mod devices;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod driver;
 mod ending;

@@ -8,14 +8,14 @@ use crate::program::{Folder, Ran};
 
 const CSV: &str = "x,y\n0,0\n0.3,0.4\n5,5\n5,5\n";
 
-fn folder() -> Folder {
+pub(crate) fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("p.csv", CSV);
     folder
 }
 
 /// Runs arguments that cannot work, and returns the one error.
-fn wrong(folder: &Folder, arguments: &str, code: i32) -> String {
+pub(crate) fn wrong(folder: &Folder, arguments: &str, code: i32) -> String {
     let before = folder.names();
     let ran = folder.run(arguments);
     assert_eq!(ran.code, Some(code), "nearjoin {arguments}: {}{}", ran.said, ran.errors);
@@ -144,38 +144,6 @@ fn wrong_usage_is_said_before_any_work() {
 }
 
 #[test]
-fn options_of_the_gpu_that_make_no_sense() {
-    let folder = folder();
-    let usage = |arguments: &str| wrong(&folder, &format!("within p.csv --eps 1 {arguments}"), 2);
-    for option in [
-        "--cooperation warp",
-        "--threads-per-query 4",
-        "--schedule work-queue",
-        "--batch-size 1MiB",
-        "--gpu-memory 1GiB",
-    ] {
-        let said = usage(&format!("--device cpu {option}"));
-        let name = option.split(' ').next().unwrap();
-        assert!(said.starts_with(&format!("{name} is for the GPU")), "{said}");
-    }
-    let said = usage("--device cpu --duplicate-removal linear-coord");
-    assert!(said.contains("linear-coord is for the GPU"), "{said}");
-    let said = usage("--cooperation cell --threads-per-query 4");
-    assert!(said.contains("--cooperation thread"), "{said}");
-    let said = usage("--cooperation cell --duplicate-removal unicomp");
-    assert!(said.contains("--cooperation thread or warp"), "{said}");
-    assert!(usage("--threads-per-query 5").contains("possible values: 1, 2, 4, 8, 16, 32"));
-    assert!(usage("--batch-size lots").contains("as in 4GiB"));
-    assert!(usage("--batch-size 0").contains("at least 1 B"));
-    assert!(usage("--gpu-memory 1MiB").contains("at least 128 MiB"));
-    assert!(usage("--device gpu --strategy ego").contains("choose one of auto, brute"));
-    assert!(wrong(&folder, "knn p.csv -k 1 --schedule auto", 2).contains("unexpected argument"));
-    let count = "within p.csv --eps 0.5 --count -q --device auto --cooperation thread";
-    assert_eq!(folder.nearjoin(&format!("{count} --duplicate-removal unicomp")).said, "4\n");
-    assert_eq!(folder.nearjoin(&format!("{count} --duplicate-removal none")).said, "4\n");
-}
-
-#[test]
 fn failures_name_the_file_the_place_and_the_value() {
     let folder = folder();
     folder.write("bad.csv", "x,y\n1,2\n3,abc\n");
@@ -211,10 +179,10 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("knn near.csv -k 1 --dtype f32", &["rows 0 and 1", "f32", "use --dtype f64"]);
     named("within p.csv --eps 1 --memory-limit 100", &["kept for writing"]);
     named("within p.csv --eps 1 --columns X,Y", &["did you mean \"x\"", "\"x\", \"y\""]);
-    named("within p.csv --eps 1 --device hybrid", &["hybrid", "one device at a time"]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
     named("knn p.csv -k 4 -o n.npz", &["-k 4", "only 3 points", "--pad"]);
     named("knn p.csv -k 2 --device gpu", &["gpu", "no KNN-join for GPUs", "auto or cpu"]);
+    named("knn p.csv -k 2 --device hybrid", &["hybrid", "no KNN-join for GPUs", "auto or cpu"]);
     named("knn p.csv -k 2 --memory-limit 100", &["the index needs", "kept for writing"]);
     named("knn p.csv -k 1e15 --pad -o n.npz", &["n.npz could not be written", "too large"]);
     let k = u64::MAX / 4;
@@ -247,19 +215,6 @@ fn advice_names_the_flag() {
     }
 }
 
-/// A program that was built without the engine for GPUs says so.
-#[test]
-#[cfg(not(feature = "cuda"))]
-fn there_is_no_gpu_without_the_feature() {
-    let folder = folder();
-    let error = wrong(&folder, "within p.csv --eps 1 --device gpu", 1);
-    assert!(error.contains("the device gpu cannot be used: "), "{error}");
-    assert!(error.contains("without the feature `cuda`"), "{error}");
-    let info = folder.nearjoin("info").said;
-    assert!(info.contains("none: this nearjoin was built without the feature"), "{info}");
-    assert!(info.contains("auto (cpu), cpu"), "{info}");
-}
-
 #[test]
 fn a_plan_is_explained_and_not_run() {
     let folder = Folder::new();
@@ -286,17 +241,22 @@ fn a_plan_of_the_nearest_is_explained_too() {
     assert_eq!(folder.names(), ["p.parquet"]);
 }
 
-/// What the documentation lists is what is there, and nothing else. Of a GPU, only where one
-/// was used.
+/// What the documentation lists is what is there, and nothing else. Of a GPU, and of both
+/// processors, only where one was used.
 fn check_documented(stats: &Value) {
     let documented = include_str!("../../../../docs/stats.md");
     let mut listed: Vec<&str> =
         documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    assert!(listed.contains(&"gpu"), "{listed:?}");
-    match stats["gpu"].is_null() {
-        true => listed.retain(|name| !name.starts_with("gpu.")),
-        false => listed.retain(|name| *name != "gpu"),
+    for object in ["gpu", "hybrid"] {
+        assert!(listed.contains(&object), "{listed:?}");
+        let below = format!("{object}.");
+        match stats[object].is_null() {
+            true => listed.retain(|name| !name.starts_with(&below)),
+            false => listed.retain(|name| *name != object),
+        }
     }
+    // What is in those below is compared where they are made.
+    listed.retain(|name| name.matches('.').count() < 2);
     let mut found = Vec::new();
     for (name, value) in stats.as_object().unwrap() {
         match value.as_object() {
