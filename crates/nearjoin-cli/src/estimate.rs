@@ -90,10 +90,10 @@ fn table<T: Held>(args: &args::Estimate, sides: &Sides) -> Result<String> {
     }
     if !args.quiet {
         let (points, dim) = (number::count(left.len() as u64), left.dimension());
-        let times = match devices.iter().filter(|device| **device == Device::Gpu).count() {
+        let times = match devices.iter().filter(|device| **device != Device::Cpu).count() {
             0 => "",
-            all if all == devices.len() => "; times are those of the GPU",
-            _ => "; times are those of the GPU where that is faster",
+            all if all == devices.len() => "; times are those with the GPU",
+            _ => "; times are those with the GPU where that is faster",
         };
         tell(format!("a sample of {points} points in {dim} dimensions{times}"));
     }

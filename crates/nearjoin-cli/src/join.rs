@@ -14,8 +14,9 @@ use crate::number;
 use crate::options::{self, Output};
 use crate::output::{self, Job, Opened};
 use crate::planner::Planner;
-use crate::progress::{Board, Shown};
+use crate::progress::{Board, Shown, tell_above};
 use crate::question::Asked;
+use crate::sharing;
 use crate::telling::{self, About, Timeline};
 
 pub(crate) fn run(asked: Asked<'_>) -> Result {
@@ -146,6 +147,11 @@ impl Run<'_> {
             drop(shown);
             return say(telling::explanation(self, &job, &plan));
         };
+        if let Some(alone) = sharing::alone(&self.asked, &plan)
+            && !self.asked.telling.quiet
+        {
+            tell_above(format_args!("note: {alone}"));
+        }
         let outcome = plan
             .check_memory()
             .map_err(Failure::from)

@@ -26,6 +26,7 @@ mod progress;
 mod question;
 mod report;
 mod rows;
+mod sharing;
 mod sphere;
 mod stats;
 mod system;

@@ -11,6 +11,7 @@ use crate::options::Output;
 use crate::output::{Job, Outcome};
 use crate::question::{Asked, Question};
 use crate::report::{self, Density, Extent, Histogram};
+use crate::sharing;
 use crate::system;
 use crate::tally::Tally;
 use crate::telling::{Timeline, described, name, points};
@@ -51,6 +52,9 @@ pub(crate) fn page<T: Held>(
         .iter()
         .map(|&(name, start, end)| report::Phase { name, start, end })
         .collect();
+    let shared = outcome.hybrid.as_ref();
+    let workers = shared.map(|shared| sharing::workers(shared, timeline.began("join")));
+    let workers = workers.unwrap_or_default();
     let densities = pictures(job);
     let axes = |side: &Loaded| [0, 1].map(|j| side.columns.get(j).cloned().unwrap_or_default());
     let names: Vec<_> =
@@ -102,13 +106,14 @@ pub(crate) fn page<T: Held>(
             pairs: outcome.pairs,
             memory: report::Memory {
                 // That of a GPU is not in this memory.
-                index: if outcome.gpu.is_some() { 0 } else { outcome.index_bytes },
+                index: if plan.device() == Device::Gpu { 0 } else { outcome.index_bytes },
                 result: outcome.written.map_or(0, |written| written.bytes),
                 peak: system::peak_memory(),
                 limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
             },
         },
         phases: &phases,
+        workers: &workers,
         neighbours: histogram.as_ref(),
         pictures: &pictures,
         numbers: &numbers(run, plan, timeline, outcome),
@@ -143,12 +148,13 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> Vec<(&'static str, Strin
     if !pairs.is_empty() {
         asked.push(("Pairs", pairs.join(", ")));
     }
-    let device = match engine.device {
-        Device::Auto => {
+    let device = match (engine.device, plan.device()) {
+        (Device::Auto, Device::Hybrid) => "auto, which took both".to_string(),
+        (asked @ (Device::Auto | Device::Hybrid), taken) if asked != taken => {
             let why = plan.why_no_gpu().map(|why| format!(": {why}"));
-            format!("auto, which took the {}{}", plan.device(), why.unwrap_or_default())
+            format!("{asked}, which took the {taken}{}", why.unwrap_or_default())
         }
-        device => device.to_string(),
+        (asked, _) => asked.to_string(),
     };
     asked.push(("Device", device));
     asked.extend(run.asked.gpu_arguments());
@@ -174,7 +180,7 @@ fn numbers<T: Held>(
     outcome: &Outcome,
 ) -> Vec<(&'static str, String)> {
     let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
-    let index = if outcome.gpu.is_some() { "Index, on the GPU" } else { "Index" };
+    let index = if plan.device() == Device::Gpu { "Index, on the GPU" } else { "Index" };
     let mut numbers = vec![
         ("Pairs", number::count(outcome.pairs)),
         ("Pairs a second, while joining", per_second(outcome.pairs)),
@@ -187,6 +193,9 @@ fn numbers<T: Held>(
     ];
     if let Some(gpu) = &outcome.gpu {
         numbers.extend(on_gpu(gpu));
+    }
+    if let Some(shared) = &outcome.hybrid {
+        numbers.extend(sharing::numbers(shared));
     }
     if let Question::Within { .. } = run.asked.question {
         numbers.push(("Pairs taken without a test", number::count(outcome.pairs_taken)));

@@ -16,6 +16,7 @@ use crate::options::{Output, Place};
 use crate::output::{Job, Outcome, write_text};
 use crate::page::page;
 use crate::question::Question;
+use crate::sharing;
 use crate::stats;
 use crate::system;
 
@@ -60,6 +61,12 @@ impl Timeline {
         if outcome.written.is_some() {
             self.phases.push(("write", written, end));
         }
+    }
+
+    /// When a phase began.
+    pub(crate) fn began(&self, name: &str) -> f64 {
+        let phase = self.phases.iter().find(|phase| phase.0 == name);
+        phase.map_or(0.0, |(_, start, _)| *start)
     }
 
     /// How long a phase took.
@@ -182,7 +189,11 @@ pub(crate) fn summary<T: Held>(
             system::peak_memory().map_or("unknown".into(), number::bytes),
         );
         text.extend(outcome.gpu.as_ref().map(|gpu| format!("\n  {}", on_gpu(gpu))));
+        let shared = outcome.hybrid.as_ref().and_then(sharing::line);
+        text.extend(shared.map(|shared| format!("\n  {shared}")));
     }
+    let lost = outcome.hybrid.as_ref().and_then(|shared| shared.lost.as_ref());
+    text.extend(lost.map(|lost| format!("\nwarning: {}", sharing::lost(lost))));
     text
 }
 

@@ -24,6 +24,34 @@ pub(super) fn bar(class: &str, from: f64, to: f64, title: &str) -> String {
     )
 }
 
+/// Spans closer together than this part of the width are drawn as one.
+const GAP: f64 = 0.002;
+
+/// Thin bars in the cell of a table, each from one part of the cell's width to another, in order.
+pub(super) fn spans(class: &str, spans: &[(f64, f64)], title: &str) -> String {
+    let part = |value: f64| if value.is_finite() { value.clamp(0.0, 1.0) } else { 0.0 };
+    let mut drawn: Vec<(f64, f64)> = Vec::new();
+    for (from, to) in spans.iter().map(|&(from, to)| (part(from), part(to))) {
+        match drawn.last_mut() {
+            Some(last) if from - last.1 < GAP => last.1 = last.1.max(to),
+            _ => drawn.push((from, to)),
+        }
+    }
+    let bars: String = drawn
+        .iter()
+        .map(|&(from, to)| {
+            let from = from.min(1.0 - GAP);
+            let (x, width) = (from * 100.0, (to - from).max(GAP) * 100.0);
+            format!("<rect class=\"{class}\" x=\"{x:.2}%\" width=\"{width:.2}%\" height=\"8\"/>")
+        })
+        .collect();
+    format!(
+        "<svg class=\"bar\" width=\"100%\" height=\"8\" aria-hidden=\"true\">\
+         <title>{}</title>{bars}</svg>",
+        Text(title)
+    )
+}
+
 /// The time axis above the bars of phases.
 pub(super) fn time_axis(end: f64) -> String {
     let ticks: String = axis::linear(0.0, end, 5)

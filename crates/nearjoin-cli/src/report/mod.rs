@@ -10,10 +10,12 @@ mod colour;
 mod density;
 mod histogram;
 mod html;
+mod phases;
 
 pub(crate) use axis::{Tick, logarithmic, short};
 pub(crate) use density::{Density, Extent};
 pub(crate) use histogram::Histogram;
+pub(crate) use phases::{Phase, Worker};
 
 use histogram::Measure;
 use html::Text;
@@ -32,6 +34,8 @@ pub(crate) struct Report<'a> {
     pub(crate) asked: &'a [(&'a str, String)],
     pub(crate) plan: Plan<'a>,
     pub(crate) phases: &'a [Phase<'a>],
+    /// Who shared the join, where the CPU and a GPU did.
+    pub(crate) workers: &'a [Worker],
     /// Neighbours per point, or how far away the k-th is, where that was noted.
     pub(crate) neighbours: Option<&'a Histogram>,
     /// One picture for each set of points in two dimensions.
@@ -71,13 +75,6 @@ pub(crate) struct Memory {
     pub(crate) limit: Option<u64>,
 }
 
-/// Something that took time, in seconds since the start. Phases may overlap.
-pub(crate) struct Phase<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) start: f64,
-    pub(crate) end: f64,
-}
-
 /// A picture of the points of one set. Those of two sets compare best in one extent.
 pub(crate) struct Picture<'a> {
     pub(crate) title: &'a str,
@@ -104,7 +101,7 @@ pub(crate) fn render(report: &Report<'_>) -> String {
     let sections = [
         asked(report),
         plan(&report.plan),
-        phases(report.phases),
+        phases::section(report.phases, report.workers),
         neighbours(report.neighbours),
         pictures(report.pictures),
         html::section(
@@ -279,39 +276,6 @@ fn memory(memory: &Memory) -> String {
     format!(
         "<h3>Memory</h3>\n<table class=\"bars\" aria-label=\"Memory\"><tbody>\n{rows}</tbody></table>\n"
     )
-}
-
-fn phases(phases: &[Phase<'_>]) -> String {
-    let end =
-        phases.iter().map(|phase| phase.end).filter(|end| end.is_finite()).fold(0.0, f64::max);
-    if end <= 0.0 {
-        return String::new();
-    }
-    let rows: String = phases
-        .iter()
-        .map(|phase| {
-            let took = phase.end - phase.start;
-            let title = format!("{}: {} from {}", phase.name, seconds(took), seconds(phase.start));
-            format!(
-                "<tr><th scope=\"row\">{}</th><td class=\"wide\">{}</td><td>{}</td><td>{}</td>\
-                 <td>{:.0} %</td></tr>\n",
-                Text(phase.name),
-                chart::bar("chosen", phase.start / end, phase.end / end, &title),
-                seconds(phase.start),
-                seconds(took),
-                took / end * 100.0,
-            )
-        })
-        .collect();
-    let table = format!(
-        "<table class=\"bars phases\">\n<caption>Phases may overlap</caption>\n\
-         <thead><tr><th scope=\"col\">phase</th><th scope=\"col\" class=\"wide\">\
-         <span class=\"unseen\">timeline, in seconds</span>{}</th><th scope=\"col\">start</th>\
-         <th scope=\"col\">took</th><th scope=\"col\">share</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody></table>\n",
-        chart::time_axis(end),
-    );
-    html::section("phases", "Phases", &table)
 }
 
 fn neighbours(histogram: Option<&Histogram>) -> String {

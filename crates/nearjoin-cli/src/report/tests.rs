@@ -21,6 +21,7 @@ fn nothing<'a>() -> Report<'a> {
             memory: Memory { index: 0, result: 0, peak: None, limit: None },
         },
         phases: &[],
+        workers: &[],
         neighbours: None,
         pictures: &[],
         numbers: &[],
@@ -51,6 +52,7 @@ fn a_page_with_everything() {
             Phase { name: "execute", start: 0.0, end: 2.0 },
             Phase { name: "write", start: 1.0, end: 2.5 },
         ],
+        workers: &[worker(true, 0), worker(false, 0)],
         neighbours: histogram.as_ref(),
         pictures: &[Picture {
             title: "pts.npy",
@@ -78,6 +80,52 @@ fn a_page_with_everything() {
     assert!(!page.contains("://"), "nothing comes from elsewhere");
     assert!(!page.contains("<script"));
     assert_balanced(&page);
+}
+
+fn worker(on_gpu: bool, number: usize) -> Worker {
+    let spans = vec![(1.0, 1.5), (1.50001, 1.6), (1.8, f64::NAN), (1.9, 9.0)];
+    Worker { on_gpu, number, spans, busy: 0.75, idle: 0.25 }
+}
+
+#[test]
+fn those_who_shared_a_join_stand_below_its_phases() {
+    let phases = [Phase { name: "join", start: 1.0, end: 2.0 }];
+    let workers = [worker(false, 3), worker(false, 0), worker(true, 0)];
+    let page = render(&Report { phases: &phases, workers: &workers, ..nothing() });
+    let places = ["join", "gpu stream 0", "cpu thread 0", "cpu thread 3"]
+        .map(|name| page.find(&format!("<th scope=\"row\">{name}</th>")).expect(name));
+    assert!(places.is_sorted(), "{places:?}");
+    // Spans along the axis of the phases; what is close together is one, and none leaves it.
+    let row = &page[places[1]..places[2]];
+    let drawn: Vec<_> = row.split("<rect").skip(1).collect();
+    assert_eq!(drawn.len(), 3, "{row}");
+    assert!(drawn[0].contains("x=\"50.00%\" width=\"30.00%\""), "{row}");
+    assert!(drawn[2].contains("x=\"95.00%\" width=\"5.00%\""), "{row}");
+    assert!(row.contains("<td>0.25 s</td><td>0.75 s</td><td>75 %</td>"), "{row}");
+    assert!(!page.contains("Not shown") && !page.contains("NaN"));
+    assert_balanced(&page);
+    let page = render(&Report { phases: &phases, ..nothing() });
+    assert!(!page.contains("shared by") && !page.contains("class=\"workers\""));
+}
+
+#[test]
+fn a_crowd_is_shown_in_part() {
+    let phases = [Phase { name: "join", start: 0.0, end: 2.0 }];
+    let shown = |streams: usize, threads: usize| {
+        let streams = (0..streams).map(|number| worker(true, number));
+        let workers: Vec<_> = streams.chain((0..threads).map(|n| worker(false, n))).collect();
+        let page = render(&Report { phases: &phases, workers: &workers, ..nothing() });
+        assert_balanced(&page);
+        let rows = |name: &str| page.matches(&format!("<th scope=\"row\">{name} ")).count();
+        let hidden = page.split_once("Not shown: ").and_then(|(_, rest)| rest.split_once(".<"));
+        (rows("gpu stream"), rows("cpu thread"), hidden.map(|(hidden, _)| hidden.to_owned()))
+    };
+    assert_eq!(shown(2, 30), (2, 30, None));
+    assert_eq!(shown(2, 100), (2, 30, Some("70 more threads of the CPU".into())));
+    assert_eq!(shown(40, 1), (31, 1, Some("9 more streams of the GPU".into())));
+    let both = "4 more streams of the GPU, 24 more threads of the CPU";
+    assert_eq!(shown(20, 40), (16, 16, Some(both.into())));
+    assert_eq!(shown(0, 33), (0, 32, Some("1 more thread of the CPU".into())));
 }
 
 #[test]

@@ -133,6 +133,34 @@ fn a_join_without_a_gpu() {
     assert!(ran.errors.contains("no gpu: "), "{}", ran.errors);
 }
 
+/// Without a GPU the CPU joins alone, and says why.
+#[test]
+fn a_join_for_both_without_a_gpu() {
+    let folder = Folder::new();
+    folder.write("p.csv", "x,y\n0,0\n0.3,0.4\n");
+    let none = driver(&["int cuDeviceGetCount(int *count) { *count = 0; return 0; }"]);
+    let run = |arguments: &str| {
+        let arguments = format!("within p.csv --eps 1 --device hybrid {arguments}");
+        let ran = run(&folder, &none, &arguments)?;
+        assert_eq!(ran.code, Some(0), "{arguments}: {}", ran.errors);
+        Some(ran)
+    };
+    let both = "--partitioning static-queries --count --stats s.json --report r.html";
+    let Some(ran) = run(both) else { return };
+    assert_eq!(ran.said, "2\n");
+    assert!(ran.errors.starts_with("note: the CPU joins alone: "), "{}", ran.errors);
+    assert!(ran.errors.contains("no GPU"), "{}", ran.errors);
+    let read = |name: &str| std::fs::read_to_string(folder.path(name)).expect("a file");
+    let stats: serde_json::Value = serde_json::from_str(&read("s.json")).expect("JSON");
+    assert_eq!(stats["device"], "cpu");
+    assert!(stats["gpu"].is_null() && stats["hybrid"].is_null(), "{stats}");
+    assert!(read("r.html").contains("hybrid, which took the cpu: "), "{}", read("r.html"));
+    assert_eq!(run("--count -q").expect("as before").errors, "");
+    let explained = run("--explain").expect("as before");
+    assert!(explained.said.contains("no gpu: "), "{}", explained.said);
+    assert_eq!(explained.errors, "");
+}
+
 /// The plan for a GPU is explained by the driver's word alone: nothing is run.
 #[test]
 fn a_join_with_a_gpu_is_explained() {
