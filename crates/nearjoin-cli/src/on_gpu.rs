@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use clap::Parser;
-use nearjoin::{Monitor, PointsBuf};
+use nearjoin::{Device, Monitor, Partitioning, PointsBuf};
 use nearjoin_simt::Simt;
 
 use super::*;
@@ -15,6 +15,16 @@ use crate::question::Asked;
 
 /// Pairs as a file has them, in order, and what happened.
 fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>, Outcome) {
+    joined_on(Simt::new(), arguments, points, tally).unwrap()
+}
+
+/// The same on a device of its own, which may fail.
+fn joined_on(
+    simt: Simt,
+    arguments: &str,
+    points: &PointsBuf<f64>,
+    tally: bool,
+) -> Result<(Vec<String>, Outcome)> {
     let line = format!("nearjoin within p.npy --eps 0.5 {arguments}");
     let Command::Within(args) = Cli::parse_from(line.split_whitespace()).command else {
         panic!("{line}")
@@ -22,7 +32,7 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
     let asked = Asked::from(&args);
     asked.check_device().unwrap();
     let board = Board::default();
-    let planner = Planner::new(&asked, &Monitor::new(), 2).on(Arc::new(Simt::new()));
+    let planner = Planner::new(&asked, &Monitor::new(), 2).on(Arc::new(simt));
     planner.check().unwrap();
     let job = Job {
         planner: &planner,
@@ -44,7 +54,9 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
         board: &board,
     };
     let plan = job.plan().unwrap();
-    assert_eq!(plan.device(), asked.engine.device, "{line}");
+    if asked.engine.device != Device::Hybrid {
+        assert_eq!(plan.device(), asked.engine.device, "{line}");
+    }
     plan.check_memory().unwrap();
     let path = place();
     let place = Place::File(path.clone(), OutputFormat::Csv);
@@ -52,14 +64,14 @@ fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>
         true => Output::Degrees(place),
         false => Output::Pairs(place),
     };
-    let outcome = job.deliver(&plan, open(&output).unwrap()).unwrap();
+    let outcome = job.deliver(&plan, open(&output)?)?;
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
     if !asked.sorted {
         lines.sort_unstable();
     }
-    (lines, outcome)
+    Ok((lines, outcome))
 }
 
 fn place() -> PathBuf {
@@ -92,6 +104,39 @@ fn files_are_the_same_from_either_device() {
         let told = gpu.gpu.unwrap();
         assert_eq!((told.device.as_str(), told.partitions), ("simt", 1), "{arguments}");
         assert!(told.bytes_in >= 800 * 16 && told.bytes_out > 0, "{arguments}: {told:?}");
+        for named in Partitioning::ALL.iter().filter(|name| **name != Partitioning::Auto) {
+            let arguments = format!("--device hybrid --partitioning {named} {arguments}");
+            let (found, both) = joined(&arguments, &points, true);
+            assert_eq!(found, expected, "{arguments}");
+            assert_eq!(both.pairs, cpu.pairs, "{arguments}");
+            let told = both.hybrid.unwrap();
+            assert_eq!((told.partitioning, told.lost), (Some(*named), None), "{arguments}");
+        }
+        let (found, both) = joined(&format!("--device hybrid {arguments}"), &points, true);
+        assert_eq!((found, both.pairs), (expected, cpu.pairs), "{arguments}");
+    }
+}
+
+/// A file has every pair once, however late the GPU is lost; unless it was named, and the CPU is
+/// not to step in.
+#[test]
+fn a_lost_gpu_leaves_no_gap_in_a_file() {
+    let points = generate::points::<f64>(Shape::Clustered, 800, 2, 3).unwrap();
+    for asked in ["", "--sorted --distances", "--degrees"] {
+        let (expected, cpu) = joined(&format!("--device cpu {asked}"), &points, false);
+        for how in ["gpu --rescue", "hybrid --partitioning dyn"] {
+            let arguments = format!("--device {how} {asked} --batch-size 20KB");
+            let simt = Simt::new();
+            joined_on(simt.clone(), &arguments, &points, false).unwrap();
+            let lost = Simt::new().lose_at_launch(simt.counts().launches * 3 / 4);
+            let (found, outcome) = joined_on(lost, &arguments, &points, false).unwrap();
+            assert_eq!((found, outcome.pairs), (expected.clone(), cpu.pairs), "{arguments}");
+            let told = outcome.hybrid.unwrap().lost.unwrap();
+            assert!(told.reason.contains("lost") && told.queries > 0, "{arguments}: {told:?}");
+        }
+        let lost = Simt::new().lose_at_launch(3);
+        let failed = joined_on(lost, &format!("--device gpu {asked}"), &points, false);
+        assert!(matches!(failed, Err(Failure::Failed(_))), "{asked}");
     }
 }
 
