@@ -106,7 +106,7 @@ pub(crate) fn page<T: Held>(
             pairs: outcome.pairs,
             memory: report::Memory {
                 // That of a GPU is not in this memory.
-                index: if plan.device() == Device::Gpu { 0 } else { outcome.index_bytes },
+                index: if sharing::index_is_on_gpu(outcome) { 0 } else { outcome.index_bytes },
                 result: outcome.written.map_or(0, |written| written.bytes),
                 peak: system::peak_memory(),
                 limit: Some(plan.memory_limit()).filter(|limit| *limit < u64::MAX / 2),
@@ -150,7 +150,7 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> Vec<(&'static str, Strin
     }
     let device = match (engine.device, plan.device()) {
         (Device::Auto, Device::Hybrid) => "auto, which took both".to_string(),
-        (asked @ (Device::Auto | Device::Hybrid), taken) if asked != taken => {
+        (asked, taken) if asked != taken => {
             let why = plan.why_no_gpu().map(|why| format!(": {why}"));
             format!("{asked}, which took the {taken}{}", why.unwrap_or_default())
         }
@@ -180,7 +180,7 @@ fn numbers<T: Held>(
     outcome: &Outcome,
 ) -> Vec<(&'static str, String)> {
     let per_second = |n: u64| number::estimate(n as f64 / outcome.join.max(1e-9));
-    let index = if plan.device() == Device::Gpu { "Index, on the GPU" } else { "Index" };
+    let index = if sharing::index_is_on_gpu(outcome) { "Index, on the GPU" } else { "Index" };
     let mut numbers = vec![
         ("Pairs", number::count(outcome.pairs)),
         ("Pairs a second, while joining", per_second(outcome.pairs)),

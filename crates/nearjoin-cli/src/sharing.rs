@@ -4,14 +4,22 @@ use nearjoin::{Device, HybridStats, Lost, Plan, WorkerStats};
 
 use crate::load::Held;
 use crate::number;
+use crate::output::Outcome;
 use crate::question::Asked;
 use crate::report;
 
-/// Why the CPU joins alone where both were asked for.
+/// Why the CPU joins alone where a GPU was asked for, and may be done without.
 pub(crate) fn alone<T: Held>(asked: &Asked<'_>, plan: &Plan<'_, T>) -> Option<String> {
-    let alone = asked.engine.device == Device::Hybrid && plan.device() == Device::Cpu;
+    let wanted = matches!(asked.engine.device, Device::Gpu | Device::Hybrid);
+    let alone = wanted && plan.device() == Device::Cpu;
     let why = plan.why_no_gpu().map_or(String::new(), |why| format!(": {why}"));
     alone.then(|| format!("the CPU joins alone{why}"))
+}
+
+/// Whether the only index was that of a GPU.
+pub(crate) fn index_is_on_gpu(outcome: &Outcome) -> bool {
+    let shared = outcome.hybrid.as_ref().is_some_and(|shared| shared.partitioning.is_some());
+    outcome.gpu.is_some() && !shared
 }
 
 /// How the work was shared, in a line; none where one of them did it.

@@ -135,17 +135,17 @@ fn a_join_without_a_gpu() {
 
 /// Without a GPU the CPU joins alone, and says why.
 #[test]
-fn a_join_for_both_without_a_gpu() {
+fn a_join_that_can_do_without_a_gpu() {
     let folder = Folder::new();
     folder.write("p.csv", "x,y\n0,0\n0.3,0.4\n");
     let none = driver(&["int cuDeviceGetCount(int *count) { *count = 0; return 0; }"]);
     let run = |arguments: &str| {
-        let arguments = format!("within p.csv --eps 1 --device hybrid {arguments}");
+        let arguments = format!("within p.csv --eps 1 --device {arguments}");
         let ran = run(&folder, &none, &arguments)?;
         assert_eq!(ran.code, Some(0), "{arguments}: {}", ran.errors);
         Some(ran)
     };
-    let both = "--partitioning static-queries --count --stats s.json --report r.html";
+    let both = "hybrid --partitioning static-queries --count --stats s.json --report r.html";
     let Some(ran) = run(both) else { return };
     assert_eq!(ran.said, "2\n");
     assert!(ran.errors.starts_with("note: the CPU joins alone: "), "{}", ran.errors);
@@ -155,10 +155,13 @@ fn a_join_for_both_without_a_gpu() {
     assert_eq!(stats["device"], "cpu");
     assert!(stats["gpu"].is_null() && stats["hybrid"].is_null(), "{stats}");
     assert!(read("r.html").contains("hybrid, which took the cpu: "), "{}", read("r.html"));
-    assert_eq!(run("--count -q").expect("as before").errors, "");
-    let explained = run("--explain").expect("as before");
+    assert_eq!(run("hybrid --count -q").expect("as before").errors, "");
+    let explained = run("hybrid --explain").expect("as before");
     assert!(explained.said.contains("no gpu: "), "{}", explained.said);
     assert_eq!(explained.errors, "");
+    let rescued = run("gpu --rescue --count").expect("as before");
+    assert_eq!(rescued.said, "2\n");
+    assert!(rescued.errors.starts_with("note: the CPU joins alone: "), "{}", rescued.errors);
 }
 
 /// The plan for a GPU is explained by the driver's word alone: nothing is run.
