@@ -13,8 +13,8 @@ impl Driver for Simt {
     }
 
     fn free_memory(&self) -> Result<u64> {
-        let state = self.state();
-        state.alive().map(|()| state.memory.free())
+        let mut state = self.state();
+        state.call().map(|()| state.memory.free())
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64> {
@@ -79,6 +79,7 @@ impl Driver for Simt {
 
     fn synchronize(&self, stream: usize) -> Result<()> {
         let mut state = self.state();
+        state.call()?;
         let number = state.submitted(stream);
         state.finish(stream, number)
     }

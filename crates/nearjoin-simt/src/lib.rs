@@ -109,6 +109,24 @@ impl Simt {
         self
     }
 
+    /// Refuses the `n`-th launch, counted from 1, and nothing else.
+    pub fn refuse_launch(self, n: u64) -> Self {
+        self.state().faults.refused_launch = Some(n);
+        self
+    }
+
+    /// Loses the device at the `n`-th call of any kind, counted from 1: that and everything after
+    /// fails.
+    pub fn lose_at_call(self, n: u64) -> Self {
+        self.state().faults.call = Some(n);
+        self
+    }
+
+    /// Whether the device is lost.
+    pub fn is_lost(&self) -> bool {
+        self.state().is_lost()
+    }
+
     /// Loses the device now.
     pub fn lose(&self) {
         self.state().lose("the device was lost".into());

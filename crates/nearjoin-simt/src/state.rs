@@ -18,8 +18,12 @@ pub struct Counts {
     pub pins: u64,
     /// Kernels run, with the one that lost the device.
     pub launches: u64,
+    /// Kernels submitted, with those that were refused.
+    pub submitted: u64,
     /// Copies done, in both directions.
     pub copies: u64,
+    /// Everything that was asked, with what failed; giving memory back is not asked for.
+    pub calls: u64,
     /// The most bytes of device memory that were allocated at once.
     pub peak: u64,
 }
@@ -30,6 +34,8 @@ pub(crate) struct Faults {
     pub(crate) largest: usize,
     pub(crate) pin: Option<u64>,
     pub(crate) launch: Option<u64>,
+    pub(crate) refused_launch: Option<u64>,
+    pub(crate) call: Option<u64>,
 }
 
 /// Where a copy leaves the host memory that it was given.
@@ -101,12 +107,34 @@ impl State {
             memory: Memory::new(memory),
             lazy: false,
             backwards: false,
-            faults: Faults { allocation: None, largest: usize::MAX, pin: None, launch: None },
+            faults: Faults {
+                allocation: None,
+                largest: usize::MAX,
+                pin: None,
+                launch: None,
+                refused_launch: None,
+                call: None,
+            },
+
             counts: Counts::default(),
             launched: BTreeSet::new(),
             streams: Default::default(),
             lost: None,
         }
+    }
+
+    /// Something is asked: it may be the last thing.
+    pub(crate) fn call(&mut self) -> Result<()> {
+        self.counts.calls += 1;
+        if self.faults.call == Some(self.counts.calls) {
+            self.lose(format!("the device was lost at call {}", self.counts.calls));
+        }
+        self.alive()
+    }
+
+    /// Whether the device is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_some()
     }
 
     /// Whether anything can still be asked.
@@ -124,7 +152,7 @@ impl State {
     }
 
     pub(crate) fn allocate(&mut self, bytes: usize) -> Result<u64> {
-        self.alive()?;
+        self.call()?;
         self.counts.allocations += 1;
         if self.faults.allocation == Some(self.counts.allocations) || bytes > self.faults.largest {
             return Err(Fault::Memory { bytes });
@@ -146,7 +174,7 @@ impl State {
     }
 
     pub(crate) fn pin(&mut self, bytes: usize) -> Result<Box<dyn HostMemory>> {
-        self.alive()?;
+        self.call()?;
         self.counts.pins += 1;
         if self.faults.pin == Some(self.counts.pins) {
             return Err(Fault::Memory { bytes });
@@ -156,7 +184,14 @@ impl State {
 
     /// Takes work for a stream, and gives its number there.
     pub(crate) fn submit(&mut self, stream: usize, work: Work) -> Result<u64> {
-        self.alive()?;
+        self.call()?;
+        if let Work::Launch(_) = work {
+            self.counts.submitted += 1;
+            if self.faults.refused_launch == Some(self.counts.submitted) {
+                let reason = format!("launch {} was refused", self.counts.submitted);
+                return Err(Fault::Failed { reason });
+            }
+        }
         self.streams[stream].queue.push_back(work);
         self.streams[stream].submitted += 1;
         let number = self.streams[stream].submitted;

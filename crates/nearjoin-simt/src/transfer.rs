@@ -16,7 +16,10 @@ pub(crate) struct Copy {
 
 impl Transfer for Copy {
     fn wait(self: Box<Self>) -> Result<Box<dyn HostMemory>> {
-        self.simt.state().finish(self.stream, self.number)?;
+        let mut state = self.simt.state();
+        state.call()?;
+        state.finish(self.stream, self.number)?;
+        drop(state);
         let memory = self.home.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(memory.expect("a copy that is done leaves its memory, and is waited for once"))
     }
