@@ -14,12 +14,12 @@ use crate::memory::Buffer;
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::DuplicateRemoval;
-use crate::plan::{Detail, OnCpu, unit};
+use crate::plan::{Detail, Narrow, OnCpu, unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// What an ε-join on the CPU needs to know.
-pub(crate) struct Setup<'a, T> {
+pub(crate) struct Setup<'a, 'd, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) simd: SimdLevel,
     pub(crate) threshold: Threshold<T>,
@@ -28,17 +28,21 @@ pub(crate) struct Setup<'a, T> {
     pub(crate) right: Option<Points<'a, T>>,
     pub(crate) include_self: bool,
     pub(crate) removal: DuplicateRemoval,
-    pub(crate) detail: &'a Detail,
-    pub(crate) how: &'a OnCpu,
+    pub(crate) detail: &'d Detail,
+    pub(crate) how: &'d OnCpu,
+    /// Whether the join is shared with another device: no order of this one's own says then which
+    /// of its points meets a pair that is wanted once.
+    pub(crate) shared: bool,
     pub(crate) monitor: Option<&'a Monitor>,
 }
 
 /// How points are put in the order of the index: the right ones, and every set of queries.
-#[derive(Clone, Copy)]
-pub(super) struct Arranging<'a> {
-    detail: &'a Detail,
+#[derive(Clone)]
+pub(super) struct Arranging {
+    detail: Arc<Detail>,
     reach: f64,
-    making: Making<'a>,
+    narrow: Option<Arc<Narrow>>,
+    boxes: bool,
 }
 
 /// Points that ask: in index order, and the rows of cells that they lie in, where there is a grid.
@@ -47,22 +51,30 @@ pub(super) struct Asking<'a, T> {
     pub(super) cell_rows: Arc<[u32]>,
 }
 
-impl<'a> Arranging<'a> {
-    fn layout<'b, T: Scalar>(
+impl Arranging {
+    fn making(&self) -> Making<'_> {
+        let narrow = self.narrow.as_ref();
+        Making {
+            narrow: narrow.map(|narrow| (&narrow.origin[..], narrow.spread)),
+            boxes: self.boxes,
+        }
+    }
+
+    fn layout<'a, T: Scalar>(
         &self,
-        points: Points<'b, T>,
+        points: Points<'a, T>,
         ids: Buffer<u32>,
-    ) -> Result<Asking<'b, T>> {
-        let layout = Layout::new(points, ids, self.making)?;
+    ) -> Result<Asking<'a, T>> {
+        let layout = Layout::new(points, ids, self.making())?;
         Ok(Asking { layout, cell_rows: Vec::new().into() })
     }
 
     /// Puts points that ask in order.
-    fn asking<'b, T: Scalar>(&self, points: Points<'b, T>) -> Result<Asking<'b, T>> {
-        match self.detail {
+    fn asking<'a, T: Scalar>(&self, points: Points<'a, T>) -> Result<Asking<'a, T>> {
+        match &*self.detail {
             Detail::Directory(shape) => self.layout(points, directory::sort(points, shape)?),
             Detail::Grid(shape) => {
-                let side = grid::Side::new(points, shape, self.making)?;
+                let side = grid::Side::new(points, shape, self.making())?;
                 Ok(Asking { layout: side.layout, cell_rows: side.rows.into() })
             }
             Detail::Ego(dims) => self.layout(points, ego::sort(points, self.reach, dims)?),
@@ -71,10 +83,10 @@ impl<'a> Arranging<'a> {
     }
 
     /// Puts points that may be neighbours in order, and builds what finds them.
-    fn asked<T: Scalar>(&self, points: Points<'a, T>) -> Result<(Index<T>, Asking<'a, T>)> {
-        match self.detail {
+    fn asked<'a, T: Scalar>(&self, points: Points<'a, T>) -> Result<(Index<T>, Asking<'a, T>)> {
+        match &*self.detail {
             Detail::Grid(shape) => {
-                let side = grid::Side::new(points, shape, self.making)?;
+                let side = grid::Side::new(points, shape, self.making())?;
                 let (grid, layout, rows) = side.into_grid(shape.clone());
                 Ok((Index::Grid(grid), Asking { layout, cell_rows: rows.into() }))
             }
@@ -92,16 +104,18 @@ impl<'a> Arranging<'a> {
 
 impl<'a, T: Scalar> CpuJoin<'a, T> {
     /// Sorts the points and builds what finds candidates among them.
-    pub(crate) fn new(setup: Setup<'a, T>) -> Result<Self> {
+    pub(crate) fn new(setup: Setup<'a, '_, T>) -> Result<Self> {
         let Setup { threshold, left, right, how, .. } = setup;
         let kernels = Kernels::new(setup.simd, threshold.metric, left.dimension());
         // Not every instruction set has lanes that filter by narrow columns.
-        let narrow = how.narrow.as_ref().filter(|_| kernels.filter.is_some());
-        let making = Making {
-            narrow: narrow.map(|narrow| (&narrow.origin[..], narrow.spread)),
+        let narrow = how.narrow.clone().filter(|_| kernels.filter.is_some());
+        let band = narrow.as_ref().map(|narrow| narrow.band);
+        let arranging = Arranging {
+            detail: Arc::new(setup.detail.clone()),
+            reach: threshold.reach,
+            narrow: narrow.map(Arc::new),
             boxes: how.boxes,
         };
-        let arranging = Arranging { detail: setup.detail, reach: threshold.reach, making };
         let asking = right.map(|_| arranging.asking(left)).transpose()?;
         let (index, right_side) = arranging.asked(right.unwrap_or(left))?;
         let (left, cell_rows) = match asking {
@@ -119,9 +133,9 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             cell_rows,
             same: right.is_none(),
             range: 0..queries as u32,
-            numbers: Numbers::Rows,
+            numbers: if setup.shared { Numbers::Shared } else { Numbers::Rows },
             include_self: setup.include_self,
-            narrow: narrow.map(|narrow| narrow.band),
+            narrow: band,
             removal: setup.removal,
             unit: how.unit,
             monitor: setup.monitor,
@@ -129,16 +143,22 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         })
     }
 
-    /// The same join for some of the queries.
-    pub(super) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
-        let whole = CpuJoin {
+    /// The same join over the same index.
+    pub(super) fn again(&self) -> CpuJoin<'_, T> {
+        CpuJoin {
             index: self.index.clone(),
             left: self.left.clone(),
             right: self.right.clone(),
             cell_rows: self.cell_rows.clone(),
             range: self.range.clone(),
+            arranging: self.arranging.clone(),
             ..*self
-        };
+        }
+    }
+
+    /// The same join for some of the queries.
+    pub(crate) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
+        let whole = self.again();
         match part {
             Part::Rows { rows, points } => {
                 let asking = self.pool.install(|| self.arranging.asking(points))?;

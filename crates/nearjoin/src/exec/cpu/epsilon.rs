@@ -17,6 +17,7 @@ use super::build::Arranging;
 use super::kernel::Kernels;
 use super::numbers::Numbers;
 use super::scan::Scanner;
+use super::units::Units;
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
@@ -31,7 +32,7 @@ use crate::scalar::Scalar;
 use crate::summary::spread;
 
 /// The most queries in a block.
-const BLOCK: u32 = 16;
+pub(super) const BLOCK: u32 = 16;
 
 /// Blocks of queries whose candidates are counted to tell how much there is to do.
 const SAMPLES: usize = 512;
@@ -60,7 +61,7 @@ pub(crate) struct CpuJoin<'a, T> {
     pub(super) unit: usize,
     /// Who watches, if anybody does.
     pub(super) monitor: Option<&'a Monitor>,
-    pub(super) arranging: Arranging<'a>,
+    pub(super) arranging: Arranging,
 }
 
 /// Which pairs a pass looks at.
@@ -76,14 +77,25 @@ pub(super) enum Cover {
 
 /// One pass over all queries.
 #[derive(Clone, Copy)]
-struct Pass {
-    cover: Cover,
+pub(super) struct Pass {
+    pub(super) cover: Cover,
     /// Whether counts will do.
-    counting: bool,
+    pub(super) counting: bool,
 }
 
+/// Counts all pairs of every query.
+pub(super) const FULL_COUNT: Pass = Pass { cover: Cover::Full, counting: true };
+
 /// What is done with each block of queries.
-type Action<'a, T> = dyn Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
+pub(super) type Action<'a, T> =
+    dyn Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync + 'a;
+
+/// The same, before it is made an object.
+pub(super) trait BlockAction<T>:
+    Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync
+{
+}
+impl<T, F: Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync> BlockAction<T> for F {}
 
 /// What a thread keeps from block to block.
 pub(super) struct Worker<'a, T> {
@@ -131,30 +143,39 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         if let Some(monitor) = self.monitor {
             let phase = if pass.counting { Phase::Counting } else { Phase::Joining };
             monitor.enter(phase, self.expected_tests(pass));
-            // What was cancelled stays so: a second pass over a part of the counts would
-            // find rows longer than their places.
-            if monitor.is_cancelled() {
-                return Work::default();
-            }
+        }
+        self.work_on(&queue, pass, action).into_iter().sum()
+    }
+
+    /// Runs `action` on the blocks of some units, on all threads. Tells what each of them did.
+    pub(super) fn work_on(
+        &self,
+        units: &dyn Units,
+        pass: Pass,
+        action: &Action<'_, T>,
+    ) -> Vec<Work> {
+        // What was cancelled stays so: a second pass over a part of the counts would find rows
+        // longer than their places.
+        if self.monitor.is_some_and(Monitor::is_cancelled) {
+            units.close();
         }
         let watched: &Action<'_, T> = &|worker, block, bound| {
             action(worker, block, bound)?;
             let work = worker.work();
             worker.reporter.report(work)
         };
-        let works = self.pool.each(|number| {
+        self.pool.each(|number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
-            while let Some(unit) = queue.take() {
+            while let Some(unit) = units.take(number) {
                 if self.visit_unit(&mut worker, &mut recursion, unit, pass, watched).is_break() {
-                    queue.close();
+                    units.close();
                 }
             }
             let work = worker.work();
             worker.reporter.finish(work);
             work
-        });
-        works.into_iter().sum()
+        })
     }
 
     /// The distance tests of a pass, from the candidates of a sample of the queries.
@@ -184,7 +205,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
-    fn visit_unit(
+    pub(super) fn visit_unit(
         &self,
         worker: &mut Worker<'_, T>,
         recursion: &mut ego::Recursion,
@@ -269,7 +290,9 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
         let left = self.left.as_ref().map_or(0, |left| left.bytes());
         let rows = size_of_val(&self.cell_rows[..]);
         (match self.numbers {
-            Numbers::Rows => self.right.bytes() + left + self.index.bytes() + rows,
+            Numbers::Rows | Numbers::Shared => {
+                self.right.bytes() + left + self.index.bytes() + rows
+            }
             Numbers::Places { .. } => 0,
             Numbers::Of(_) => left + rows,
         }) as u64
@@ -277,47 +300,22 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
 
     fn count(&self) -> Result<Work> {
         let cover = if self.same { self.once() } else { Cover::Full };
-        let mut total = self.work(Pass { cover, counting: true }, &|worker, block, bound| {
-            worker.work.pairs += self.count_block(worker, &block, bound, cover);
-            ControlFlow::Continue(())
-        });
-        if self.same {
-            let own = self.range.len() as u64;
-            // Once-only passes have left self pairs out, full passes have them in.
-            total.pairs = match cover {
-                // Of a pass that was cancelled there may be fewer pairs.
-                Cover::Full if self.include_self => total.pairs,
-                Cover::Full => total.pairs.saturating_sub(own),
-                _ => 2 * total.pairs + if self.include_self { own } else { 0 },
-            };
+        let mut total = self.work(Pass { cover, counting: true }, &self.counting(cover));
+        if cover != Cover::Full {
+            // Once-only passes have left self pairs out.
+            let own = if self.include_self { self.range.len() as u64 } else { 0 };
+            total.pairs = 2 * total.pairs + own;
         }
         Ok(total)
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
-        let own = u64::from(self.excludes_self());
-        Ok(self.work(Pass { cover: Cover::Full, counting: true }, &|worker, block, bound| {
-            worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
-            worker.work.pairs -= own * block.len() as u64;
-            let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
-            for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
-                degrees[*number as usize].store(count - own, Relaxed);
-            }
-            ControlFlow::Continue(())
-        }))
+        Ok(self.work(FULL_COUNT, &self.counting_each(degrees)))
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         let cover = if request.once { self.once() } else { Cover::Full };
-        Ok(self.work(Pass { cover, counting: false }, &|worker, block, bound| {
-            self.fill_block(worker, &block, bound, cover, request);
-            let (queries, ahead) =
-                self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
-            let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
-            worker.work.pairs += neighbors.total();
-            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
-        }))
+        Ok(self.work(Pass { cover, counting: false }, &self.filling(cover, request, emit)))
     }
 
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
@@ -333,6 +331,52 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
     }
 }
 
+/// What passes do with every block.
+impl<T: Scalar> CpuJoin<'_, T> {
+    /// Counts pairs: all of them, or those that a pass meets once.
+    pub(super) fn counting(&self, cover: Cover) -> impl BlockAction<T> {
+        // A full pass finds every point in its own row.
+        let own = u64::from(cover == Cover::Full && self.excludes_self());
+        move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
+            worker.work.pairs += self.count_block(worker, &block, bound, cover);
+            worker.work.pairs -= own * block.len() as u64;
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Counts the neighbours of each query.
+    pub(super) fn counting_each(&self, degrees: &[AtomicU64]) -> impl BlockAction<T> {
+        let own = u64::from(self.excludes_self());
+        move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
+            worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
+            worker.work.pairs -= own * block.len() as u64;
+            let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
+            for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
+                degrees[*number as usize].store(count - own, Relaxed);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Finds rows, and hands them out.
+    pub(super) fn filling(
+        &self,
+        cover: Cover,
+        request: Request,
+        emit: &Emit<'_, T>,
+    ) -> impl BlockAction<T> {
+        move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
+            self.fill_block(worker, &block, bound, cover, request);
+            let (queries, ahead) =
+                self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
+            let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
+            worker.work.pairs += neighbors.total();
+            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
+            emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
+        }
+    }
+}
+
 /// Cuts off everything before `end`.
 fn keep_behind(runs: &mut Vec<Run>, end: u32) {
     runs.retain_mut(|run| {
@@ -342,7 +386,7 @@ fn keep_behind(runs: &mut Vec<Run>, end: u32) {
 }
 
 impl<'a, T: Scalar> Worker<'a, T> {
-    fn new(join: &CpuJoin<'a, T>, number: usize) -> Self {
+    pub(super) fn new(join: &CpuJoin<'a, T>, number: usize) -> Self {
         let dim = join.right.dim();
         Worker {
             number,

@@ -334,7 +334,7 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
         };
         let left = self.left.as_ref().map_or(0, |left| left.bytes());
         (match self.numbers {
-            Numbers::Rows => self.right.bytes() + left + finding,
+            Numbers::Rows | Numbers::Shared => self.right.bytes() + left + finding,
             Numbers::Places { .. } => 0,
             Numbers::Of(_) => left,
         }) as u64

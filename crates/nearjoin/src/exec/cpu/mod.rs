@@ -14,3 +14,4 @@ mod scan;
 pub(crate) mod select;
 pub(crate) mod sieve;
 pub(crate) mod tile;
+pub(crate) mod units;

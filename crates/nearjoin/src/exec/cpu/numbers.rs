@@ -7,6 +7,8 @@ use crate::index::Run;
 pub(super) enum Numbers<'a> {
     /// Its row: these are all queries.
     Rows,
+    /// Its row, of which another device may answer some: pairs are met as in a part.
+    Shared,
     /// Its place behind the first of a range of positions.
     Places { first: u32 },
     /// Its place among these rows.
