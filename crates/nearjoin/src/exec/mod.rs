@@ -1,21 +1,26 @@
 //! Executors: they turn work into rows of results and hand the rows to a sink.
 
 pub(crate) mod cpu;
+pub(crate) mod flat;
 pub(crate) mod gpu;
+pub(crate) mod hybrid;
 pub(crate) mod part;
+pub(crate) mod place;
 pub(crate) mod pool;
 pub(crate) mod queue;
+pub(crate) mod sync;
 
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicU64;
 
 pub(crate) use part::Part;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Run;
 use crate::monitor::Monitor;
+use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::stats::GpuStats;
+use crate::stats::{GpuStats, HybridStats};
 
 /// What the engine did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,10 +125,34 @@ pub(crate) trait Executor<T>: Send + Sync {
     ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
         None
     }
-    /// What a GPU has done so far, where it is one.
+    /// What a GPU has done since this was last asked, where it is one.
     fn gpu_stats(&self) -> Option<GpuStats> {
         None
     }
+    /// What the CPU and a GPU have done together since this was last asked, where both could.
+    fn hybrid_stats(&self) -> Option<HybridStats> {
+        None
+    }
+}
+
+/// A join on a device that may be lost in the middle of it.
+pub(crate) trait OnDevice<T>: Executor<T> {
+    /// The same join for some rows of the left input, given with their coordinates.
+    fn for_rows(&self, rows: Vec<u32>, points: Points<'_, T>) -> Result<Box<dyn OnDevice<T> + '_>>;
+    /// By which order the rows of a request with each pair once say under which of its points a
+    /// pair is.
+    fn meeting(&self) -> Result<Meeting>;
+}
+
+/// Under which of its points a pair is that is wanted once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Under that whose row is smaller.
+    SmallerRow,
+    /// Under that whose rank is smaller: the ranks of all rows.
+    SmallerRank(Vec<u32>),
+    /// By an order that only the device knows.
+    Unknown,
 }
 
 /// Rows of which the offsets are known.
@@ -134,7 +163,29 @@ pub(crate) trait LaidOut<T> {
         offsets: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
-    ) -> Result<Work>;
+    ) -> Result<Work, Unfinished>;
+}
+
+/// Rows that could not all be written.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) error: Error,
+    /// Rows from here on are not in their places; those before are.
+    pub(crate) from: usize,
+    /// What was done for them.
+    pub(crate) work: Work,
+}
+
+impl From<Error> for Unfinished {
+    fn from(error: Error) -> Self {
+        Unfinished { error, from: 0, work: Work::default() }
+    }
+}
+
+impl From<Unfinished> for Error {
+    fn from(unfinished: Unfinished) -> Self {
+        unfinished.error
+    }
 }
 
 /// Receives rows as they are made.
@@ -150,6 +201,8 @@ pub(crate) struct Request {
     pub(crate) distances: bool,
     /// Ids ascending within a row.
     pub(crate) sorted: bool,
+    /// Flat, and on the thread that asks: of executors that say that they make blocks.
+    pub(crate) in_blocks: bool,
 }
 
 /// The complete rows of some queries.

@@ -59,6 +59,7 @@ pub struct GpuOptions {
     pub(crate) batch_bytes: Option<u64>,
     pub(crate) chunk_bytes: Option<usize>,
     pub(crate) memory_limit: Option<u64>,
+    pub(crate) rate_limit: Option<f64>,
     pub(crate) knobs: Knobs,
 }
 
@@ -123,6 +124,14 @@ impl GpuOptions {
     /// Bytes of the device's memory that a join may use. Default: nine tenths of what is free.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Distance tests a second that the device does at the most: what it has done is held back
+    /// until as much time has passed, and nothing new begins before. For tests: a strong GPU
+    /// stands in for one that is as strong as the CPU. Default: as many as it can.
+    pub fn rate_limit(mut self, tests_a_second: f64) -> Self {
+        self.rate_limit = Some(tests_a_second);
         self
     }
 

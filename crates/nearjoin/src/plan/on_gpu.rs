@@ -6,7 +6,7 @@ use core::fmt;
 use super::batches::BatchModel;
 use super::{Asked, Calibration, Expected, Narrow, gpu};
 use crate::gpu::{Cooperation, GpuOptions, Schedule};
-use crate::options::DuplicateRemoval;
+use crate::options::{Device, DuplicateRemoval};
 use crate::question::Question;
 use crate::summary::Summary;
 
@@ -104,6 +104,10 @@ pub(crate) struct OnGpu {
     batch: Option<u64>,
     /// Bytes of the device that a batch may take, three of which exist at a time.
     most_batch: u64,
+    /// Whether the CPU finishes what the device leaves when it is lost.
+    pub(crate) rescue: bool,
+    /// Distance tests a second, where the device is to do no more.
+    pub(crate) rate: Option<f64>,
     calibration: Calibration,
 }
 
@@ -153,6 +157,8 @@ impl OnGpu {
             chunk: options.chunk_bytes,
             batch: options.batch_bytes,
             most_batch: (rest / 6).max(1 << 20),
+            rescue: asked.options.device != Device::Gpu || asked.options.rescue,
+            rate: options.rate_limit.filter(|rate| *rate > 0.0),
             calibration: *calibration,
         }
     }
@@ -163,6 +169,13 @@ impl OnGpu {
         let expected_pairs = self.expected_pairs * share;
         // Some queries are not as all are.
         OnGpu { expected_tests, expected_pairs, most_pairs: None, ..self.clone() }
+    }
+
+    /// The same where so many share the memory of the device.
+    pub(crate) fn among(self, many: usize) -> Self {
+        let many = many.max(1) as u64;
+        let most_batch = (self.most_batch / many).max(1 << 20);
+        OnGpu { list_bytes: self.list_bytes / many, most_batch, ..self }
     }
 
     /// Whether several threads may write to one row, in any order.

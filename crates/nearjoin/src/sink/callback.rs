@@ -4,8 +4,8 @@ use std::sync::mpsc;
 
 use super::{Execution, Receive, Refusal, setters};
 use crate::error::{Error, Result};
+use crate::exec::flat::Flat;
 use crate::exec::{Lists, Request, Rows, pool};
-use crate::memory::reserve;
 use crate::scalar::Scalar;
 
 /// Pairs in a block, at about which it is handed over.
@@ -49,53 +49,13 @@ impl<'a, T: Scalar> Block<'a, T> {
     }
 }
 
-/// A block in the making.
-struct Building<T> {
-    queries: Vec<u32>,
-    offsets: Vec<u64>,
-    neighbors: Vec<u32>,
-    distances: Vec<T>,
-}
-
-impl<T: Scalar> Building<T> {
-    fn new() -> Self {
-        Building {
-            queries: Vec::new(),
-            offsets: vec![0],
-            neighbors: Vec::new(),
-            distances: Vec::new(),
-        }
-    }
-
-    fn block(&self) -> Block<'_, T> {
-        Block {
-            queries: &self.queries,
-            offsets: &self.offsets,
-            neighbors: &self.neighbors,
-            distances: &self.distances,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.queries.clear();
-        self.offsets.truncate(1);
-        self.neighbors.clear();
-        self.distances.clear();
-    }
-
-    fn append(&mut self, rows: &Rows<'_, T>) -> Result<()> {
-        let pairs = rows.neighbors.total() as usize;
-        reserve(&mut self.queries, rows.queries.len())?;
-        reserve(&mut self.offsets, rows.queries.len())?;
-        reserve(&mut self.neighbors, pairs)?;
-        reserve(&mut self.distances, if rows.distances.is_some() { pairs } else { 0 })?;
-        for (at, &query) in rows.queries.iter().enumerate() {
-            self.queries.push(query);
-            self.neighbors.extend_from_slice(rows.neighbors.row(at));
-            self.offsets.push(self.neighbors.len() as u64);
-            self.distances.extend_from_slice(rows.distances(at).unwrap_or_default());
-        }
-        Ok(())
+/// A block that is made.
+fn made<T: Scalar>(flat: &Flat<T>) -> Block<'_, T> {
+    Block {
+        queries: &flat.queries,
+        offsets: &flat.offsets,
+        neighbors: &flat.neighbors,
+        distances: &flat.distances,
     }
 }
 
@@ -205,13 +165,12 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
         let (executor, most) = (execution.executor, self.block);
         let request = Request { once: self.request.once && execution.is_symmetric, ..self.request };
         if executor.makes_blocks() {
-            return self.receive_here(execution, request);
+            return self.receive_here(execution, Request { in_blocks: true, ..request });
         }
-        let building: Vec<Mutex<Building<T>>> =
-            (0..workers).map(|_| Mutex::new(Building::new())).collect();
+        let building: Vec<Mutex<Flat<T>>> = (0..workers).map(|_| Mutex::new(Flat::new())).collect();
         // Full blocks wait here; a worker with another one waits until there is room.
-        let (send, receive) = mpsc::sync_channel::<Building<T>>(workers);
-        let (give_back, returned) = mpsc::sync_channel::<Building<T>>(2 * workers);
+        let (send, receive) = mpsc::sync_channel::<Flat<T>>(workers);
+        let (give_back, returned) = mpsc::sync_channel::<Flat<T>>(2 * workers);
         let returned = Mutex::new(returned);
         let refusal = Refusal::default();
 
@@ -227,7 +186,7 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
                         return ControlFlow::Continue(());
                     }
                     let spare = returned.lock().unwrap_or_else(|e| e.into_inner()).try_recv();
-                    let empty = spare.unwrap_or_else(|_| Building::new());
+                    let empty = spare.unwrap_or_else(|_| Flat::new());
                     let full = core::mem::replace(&mut *block, empty);
                     // Waits while the function is busy with earlier blocks. It cannot wait for
                     // ever: where the function stops or panics, the receiver is dropped.
@@ -245,7 +204,7 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
             // Waits for blocks. It cannot wait for ever: the sender goes with the closure of the
             // executor's thread, which drops it at the end of all work or in a panic.
             while let Ok(mut block) = receive.recv() {
-                if (self.function)(&block.block()).is_break() {
+                if (self.function)(&made(&block)).is_break() {
                     stopped = true;
                     break;
                 }
@@ -267,7 +226,7 @@ impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> fo
         }
         for block in building {
             let block = block.into_inner().unwrap_or_else(|e| e.into_inner());
-            if !block.queries.is_empty() && (self.function)(&block.block()).is_break() {
+            if !block.queries.is_empty() && (self.function)(&made(&block)).is_break() {
                 return Err(Error::Stopped);
             }
         }

@@ -11,8 +11,9 @@ use rayon::prelude::*;
 use super::Execution;
 use super::csr::result_bytes;
 use crate::error::{Error, Result};
+use crate::exec::place::Place;
 use crate::exec::{LaidOut, Request, Rows};
-use crate::memory::{Buffer, RowWriter, Zeroable, as_atomic, prefetch, reserve};
+use crate::memory::{Buffer, Zeroable, as_atomic, reserve};
 use crate::scalar::Scalar;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
@@ -188,68 +189,11 @@ impl<T: Scalar> Arena<T> {
 
     fn place(&self, place: &Place<'_, T>) {
         let lengths = || self.rows.iter().map(|&(_, length)| length as usize);
-        let mut distances = place.distances.is_some().then(|| self.distances.rows(lengths()));
+        let mut distances = place.has_distances().then(|| self.distances.rows(lengths()));
         for (&(query, _), ids) in self.rows.iter().zip(self.ids.rows(lengths())) {
             let distances = distances.as_mut().and_then(Iterator::next);
             place.row(place.range(query), ids, distances);
         }
-        place.ids.finish();
-    }
-}
-
-/// Where the rows belong.
-struct Place<'a, T> {
-    offsets: &'a [u64],
-    ids: RowWriter<'a, u32>,
-    distances: Option<RowWriter<'a, T>>,
-}
-
-/// Queries whose places are asked for ahead of time: about two blocks.
-const SOON: usize = 24;
-/// Cache lines of a row that are asked for.
-const LINES: usize = 4;
-const IDS_PER_LINE: usize = 16;
-
-impl<'a, T: Scalar> Place<'a, T> {
-    fn new(offsets: &'a [u64], ids: &'a mut [u32], distances: Option<&'a mut [T]>) -> Self {
-        Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) }
-    }
-
-    /// The range that a row takes.
-    fn range(&self, query: u32) -> (usize, usize) {
-        let query = query as usize;
-        (self.offsets[query] as usize, self.offsets[query + 1] as usize)
-    }
-
-    fn rows(&self, rows: &Rows<'_, T>) {
-        // Queries are neighbours in space and far apart in memory. Their offsets, and then
-        // their places, are asked for while earlier rows are still being found.
-        let (soon, later) = rows.ahead.split_at(rows.ahead.len().min(SOON));
-        for &query in later.iter().take(SOON) {
-            prefetch(&self.offsets[query as usize]);
-        }
-        for &query in soon {
-            let (start, end) = self.range(query);
-            for line in (start..end.min(start + LINES * IDS_PER_LINE)).step_by(IDS_PER_LINE) {
-                self.ids.prefetch(line);
-            }
-        }
-        for (at, &query) in rows.queries.iter().enumerate() {
-            self.row(self.range(query), rows.neighbors.row(at), rows.distances(at));
-        }
-        self.ids.finish();
-    }
-
-    #[allow(unsafe_code)]
-    fn row(&self, (start, end): (usize, usize), ids: &[u32], distances: Option<&[T]>) {
-        assert_eq!(ids.len(), end - start, "a row changed between two passes");
-        // SAFETY: the offsets ascend, so rows do not overlap, and an executor hands out
-        // each query exactly once; the row has the length that its offsets say.
-        unsafe { self.ids.write(start, ids) };
-        if let (Some(to), Some(distances)) = (&self.distances, distances) {
-            assert_eq!(distances.len(), end - start);
-            // SAFETY: as above.
-            unsafe { to.write(start, distances) };
-        }
+        place.finish();
     }
 }

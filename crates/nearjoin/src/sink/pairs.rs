@@ -92,7 +92,7 @@ impl<T> Columns<T> {
 impl<T: Scalar> Receive<T> for Pairs<T> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
-        let Request { once: half, sorted, distances } = self.request;
+        let Request { once: half, sorted, distances, .. } = self.request;
         let half = half && execution.is_symmetric;
         // Found once and written twice, where all points ask.
         let mirrors = execution.is_symmetric && execution.is_whole && !half;
@@ -110,7 +110,7 @@ impl<T: Scalar> Receive<T> for Pairs<T> {
                 columns.push(row, row, distances.then_some(T::ZERO));
             }
         }
-        let request = Request { once, distances, sorted: false };
+        let request = Request { once, distances, ..Request::default() };
         let refusal = Refusal::default();
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
             let mut columns = columns.lock().unwrap_or_else(|e| e.into_inner());

@@ -11,8 +11,8 @@ use super::device::values;
 use super::launch::{Counters, GpuJoin};
 use super::ring::{Destination, Landed, Landing, Ring};
 use super::rows::{Found, SORTED, total};
-use super::session::Result;
-use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Work, sort_by_id};
+use super::session::{Result, Stop};
+use crate::exec::{Emit, LaidOut, Lists, Request, Rows, Unfinished, Work, sort_by_id};
 use crate::memory::{Buffer, as_atomic};
 use crate::monitor::Phase;
 use crate::plan::Gathering;
@@ -20,6 +20,8 @@ use crate::plan::batches;
 use crate::scalar::Scalar;
 use crate::scale::Scale;
 
+/// Threads that copy what has landed to where it belongs: more do not make the memory faster.
+const LANDING: usize = 8;
 /// Bytes of offsets up to which they stay in pinned memory.
 const PINNED_OFFSETS: usize = 64 << 20;
 
@@ -187,16 +189,16 @@ impl<T: Scalar> Found<'_, T> {
         ends: &[u64],
         ids: &mut [u32],
         mut distances: Option<&mut [T]>,
-    ) -> Result<Work> {
+    ) -> core::result::Result<Work, Unfinished> {
         let session = &self.join.session;
         session.enter(Phase::Joining);
         let began = Instant::now();
         let chunk = session.chunk(total(ends) * self.pair_bytes());
-        let bytes = {
+        let (landed, arrived) = {
             // Batches come in the order of the rows: what is left of both arrays.
             let mut ids_left = &mut ids[..];
             let mut distances_left = distances.as_deref_mut().unwrap_or_default();
-            Landing::run(session.pool.threads(), |landing| {
+            Landing::run(session.pool.threads().min(LANDING), |landing| {
                 self.batches(ends, &mut |batch, stage| {
                     let len = (ends[batch.rows.end] - batch.base) as usize;
                     let check = || session.check_cancelled();
@@ -208,17 +210,39 @@ impl<T: Scalar> Found<'_, T> {
                     }
                     Ok(ControlFlow::Continue(()))
                 })
-            })?
+            })
         };
-        let finish = self.finish();
-        if finish.is_needed() {
-            session.pool.install(|| finish.rows(ends, ids, distances));
+        let finish = |rows: usize, ids: &mut [u32], distances: Option<&mut [T]>| {
+            let (finish, pairs) = (self.finish(), ends[rows] as usize);
+            if finish.is_needed() {
+                let (ids, distances) = (&mut ids[..pairs], distances.map(|all| &mut all[..pairs]));
+                session.pool.install(|| finish.rows(&ends[..=rows], ids, distances));
+            }
+        };
+        let work = match landed {
+            Ok(bytes) => {
+                session.record(|stats| stats.bytes_out += bytes);
+                self.counters.work(&self.stage, Some(total(ends))).map_err(Stop::from)
+            }
+            Err(stop) => Err(stop),
+        };
+        session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
+        match work {
+            Ok(work) => {
+                finish(ends.len() - 1, ids, distances);
+                Ok(session.told(work))
+            }
+            Err(stop) => {
+                let here = match &distances {
+                    Some(_) => arrived.ids.min(arrived.distances),
+                    None => arrived.ids,
+                };
+                let from = ends[1..].partition_point(|&end| end <= here as u64);
+                finish(from, ids, distances);
+                let work = Work { pairs: ends[from], ..Work::default() };
+                Err(Unfinished { error: stop.into(), from, work: session.told(work) })
+            }
         }
-        session.record(|stats| {
-            stats.bytes_out += bytes;
-            stats.delivery_seconds += began.elapsed().as_secs_f64();
-        });
-        Ok(session.told(self.counters.work(&self.stage, Some(total(ends)))?))
     }
 }
 
@@ -228,8 +252,16 @@ impl<T: Scalar> LaidOut<T> for Found<'_, T> {
         ends: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
-    ) -> crate::error::Result<Work> {
-        Ok(self.write_all(ends, ids, distances)?)
+    ) -> core::result::Result<Work, Unfinished> {
+        let began = Instant::now();
+        let work = self.write_all(ends, ids, distances)?;
+        let all = ends.len() - 1;
+        self.join.session.hold(began, work).map_err(|stop| Unfinished {
+            error: stop.into(),
+            from: all,
+            work,
+        })?;
+        Ok(work)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nearjoin_kernels::Norm;
 
@@ -13,11 +14,12 @@ use super::launch::{Counters, GpuJoin, Mode};
 use super::session::{self, Session};
 use super::slabs::Slabs;
 use crate::error::Result;
-use crate::exec::part::{Halved, check_positions};
+use crate::exec::flat::Flat;
+use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
-use crate::exec::{Emit, Executor, LaidOut, Part, Request, Rows, Work};
+use crate::exec::{Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
-use crate::memory::copied;
+use crate::memory::{as_atomic_u32, copied, with_capacity};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::DuplicateRemoval;
@@ -44,7 +46,7 @@ pub(crate) struct Setup<'a, T> {
 
 /// Copies the points to the device and indexes them there, or slab after slab where it cannot hold
 /// them at once.
-pub(crate) fn index<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
+pub(crate) fn index<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn OnDevice<T> + 'a>> {
     let mut slabs = setup.how.slabs;
     if slabs == 1 {
         match GpuJoin::new(&setup) {
@@ -55,6 +57,11 @@ pub(crate) fn index<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn Execut
         }
     }
     Ok(Box::new(Slabs::new(setup, slabs)))
+}
+
+/// The same where the device must hold all points.
+pub(crate) fn index_whole<'a, T: Scalar>(setup: &Setup<'a, T>) -> Result<GpuJoin<'a, T>> {
+    Ok(GpuJoin::new(setup)?)
 }
 
 impl<'a, T: Scalar> GpuJoin<'a, T> {
@@ -109,14 +116,35 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     }
 
     /// The same join for some rows of the points that ask.
-    pub(super) fn for_rows<'b>(
+    pub(super) fn of_rows<'b>(
         &'b self,
         rows: Vec<u32>,
         points: Points<'_, T>,
     ) -> driver::Result<GpuJoin<'b, T>> {
         let share = rows.len() as f64 / self.asking.len().max(1) as f64;
+        self.in_session(self.session.for_share(share), rows, points)
+    }
+
+    /// The same in one of several streams, beside which others work on other rows.
+    pub(crate) fn in_lane<'b>(
+        &'b self,
+        (lane, lanes): (usize, usize),
+        rows: Vec<u32>,
+    ) -> Result<GpuJoin<'b, T>> {
+        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
+        let session = self.session.for_share(share).in_lane(lane, lanes);
+        let points = self.session.pool.install(|| self.asking.gather(&rows))?;
+        Ok(self.in_session(session, rows, points.as_points())?)
+    }
+
+    fn in_session<'b>(
+        &'b self,
+        session: Session<'b>,
+        rows: Vec<u32>,
+        points: Points<'_, T>,
+    ) -> driver::Result<GpuJoin<'b, T>> {
         let mut join = GpuJoin {
-            session: self.session.for_share(share),
+            session,
             threshold: self.threshold,
             detail: self.detail,
             asking: self.asking,
@@ -132,6 +160,27 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         join.left = Some(self.session.pool.install(|| join.arrange(points, Some(&rows)))?);
         join.part = Some(rows);
         Ok(join)
+    }
+
+    /// Does work, and holds it back where the rate of the device is limited.
+    fn held_back(&self, work: impl FnOnce() -> session::Result<Work>) -> session::Result<Work> {
+        let began = Instant::now();
+        let work = work()?;
+        self.session.hold(began, work)?;
+        Ok(work)
+    }
+
+    /// The position of each row in the order of the index.
+    fn ranks(&self) -> session::Result<Vec<u32>> {
+        let (stage, ids) = (self.session.stage(0), self.queries().ids());
+        let mut ranks = with_capacity(ids.len())?;
+        ranks.resize(ids.len(), 0);
+        let to = as_atomic_u32(&mut ranks);
+        self.session.land(&stage, ids, ids.len(), |start, rows: &[u32]| {
+            let ranked = rows.iter().zip(start as u32..);
+            ranked.for_each(|(&row, rank)| to[row as usize].store(rank, Relaxed));
+        })?;
+        Ok(ranks)
     }
 
     /// Begins a pass.
@@ -213,25 +262,26 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
     }
 
     fn count(&self) -> Result<Work> {
-        Ok(self.count_pairs()?)
+        Ok(self.held_back(|| self.count_pairs())?)
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
-        Ok(self.count_neighbors(degrees)?)
+        Ok(self.held_back(|| self.count_neighbors(degrees))?)
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         let Some(rows) = self.part.as_ref().filter(|_| request.once) else {
-            return Ok(self.hand_out(request, emit)?);
+            return Ok(self.held_back(|| self.hand_out(request, emit))?);
         };
         // Both points of a pair are queries, perhaps of different parts.
         let found = AtomicU64::new(0);
         let request = Request { once: false, ..request };
-        let work = self.hand_out(request, &|block: &Rows<'_, T>| {
-            let halved = Halved::new(block, |place| rows[place as usize]);
-            found.fetch_add(halved.pairs(), Relaxed);
-            halved.emit(emit)
-        })?;
+        let halve = |block: &Rows<'_, T>| {
+            let halved = Flat::sifted(block, |place, neighbor| neighbor > rows[place as usize]);
+            found.fetch_add(halved.pairs() as u64, Relaxed);
+            emit(&halved.rows(block.worker))
+        };
+        let work = self.held_back(|| self.hand_out(request, &halve))?;
         Ok(Work { pairs: found.into_inner(), ..work })
     }
 
@@ -243,12 +293,12 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
 
     fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
         match part {
-            Part::Rows { rows, points } => Ok(Box::new(self.for_rows(copied(rows)?, points)?)),
+            Part::Rows { rows, points } => Ok(Box::new(self.of_rows(copied(rows)?, points)?)),
             // The device has no use for positions that the host knows: rows do as well.
             Part::Positions { start, end } => {
                 let rows = self.rows_at(check_positions(start, end, self.query_count()))?;
                 let points = self.session.pool.install(|| self.asking.gather(&rows))?;
-                Ok(Box::new(self.for_rows(rows, points.as_points())?))
+                Ok(Box::new(self.of_rows(rows, points.as_points())?))
             }
         }
     }
@@ -275,5 +325,19 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
 
     fn gpu_stats(&self) -> Option<GpuStats> {
         Some(self.session.take_stats())
+    }
+}
+
+impl<T: Scalar> OnDevice<T> for GpuJoin<'_, T> {
+    fn for_rows(&self, rows: Vec<u32>, points: Points<'_, T>) -> Result<Box<dyn OnDevice<T> + '_>> {
+        Ok(Box::new(self.of_rows(rows, points)?))
+    }
+
+    fn meeting(&self) -> Result<Meeting> {
+        match self.strictly_once() {
+            _ if self.part.is_some() => Ok(Meeting::SmallerRow),
+            Pattern::Later => Ok(Meeting::SmallerRank(self.ranks()?)),
+            _ => Ok(Meeting::Unknown),
+        }
     }
 }

@@ -10,7 +10,7 @@ pub mod driver;
 pub(crate) mod epsilon;
 mod index;
 mod job;
-mod launch;
+pub(crate) mod launch;
 mod ring;
 mod rows;
 mod sample;

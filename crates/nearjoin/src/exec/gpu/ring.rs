@@ -1,6 +1,6 @@
 //! Results on their way to the host, through a small ring of pinned buffers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, mpsc};
 
 use rayon::prelude::*;
@@ -95,19 +95,21 @@ pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     Ok(ring.bytes)
 }
 
-/// Threads that copy what has landed to where it belongs: more do not make the memory faster.
-const LANDING: usize = 8;
-
 /// Pieces that land while others are on the bus, each copied by one of several threads.
 ///
 /// A thread that waits for a copy and then moves it is all that the bus needs to be kept busy:
 /// sharing each piece between threads would cost more than it saves.
 pub(super) struct Landing<'scope, T> {
     send: mpsc::SyncSender<Sent<'scope, T>>,
+    /// Of each piece, in the order in which they were sent: which array, and its end there.
+    sent: Vec<(bool, usize)>,
+    /// Elements of ids, and of distances, that were sent.
+    ends: [usize; 2],
     bytes: u64,
 }
 
-type Sent<'a, T> = (Box<dyn Transfer>, Destination<'a, T>);
+/// A piece with its number.
+type Sent<'a, T> = (usize, Box<dyn Transfer>, Destination<'a, T>);
 
 /// Where a piece belongs.
 pub(super) enum Destination<'a, T> {
@@ -115,44 +117,73 @@ pub(super) enum Destination<'a, T> {
     Distances(&'a mut [T]),
 }
 
+/// How much of each array has landed, from its beginning on without a gap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) ids: usize,
+    pub(super) distances: usize,
+}
+
+/// Pieces that have landed: all before the first, and some behind it.
+#[derive(Default)]
+struct Record {
+    first: usize,
+    behind: BTreeSet<usize>,
+}
+
+impl Record {
+    fn add(&mut self, number: usize) {
+        self.behind.insert(number);
+        while self.behind.remove(&self.first) {
+            self.first += 1;
+        }
+    }
+}
+
 impl<'scope, T: Scalar> Landing<'scope, T> {
     /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them.
-    /// Gives the bytes moved.
+    /// Gives the bytes moved, and what has arrived in any case.
     pub(super) fn run(
         threads: usize,
         work: impl FnOnce(&mut Landing<'scope, T>) -> Result<()>,
-    ) -> Result<u64> {
+    ) -> (Result<u64>, Arrived) {
         let (send, receive) = mpsc::sync_channel(DEPTH);
-        let threads_at_most = threads.min(LANDING);
         // The threads alone hold the receiver. When the last of them has ended, with an error or
         // a panic, the channel closes: `send` then fails, and never waits for room that nobody
         // makes.
         let receive = Arc::new(Mutex::new(receive));
-        std::thread::scope(|scope| {
+        let record = Mutex::new(Record::default());
+        let mut landing = Landing { send, sent: Vec::new(), ends: [0; 2], bytes: 0 };
+        let done = std::thread::scope(|scope| {
             let spawn = |receive: &Arc<_>| {
-                let receive = Arc::clone(receive);
-                pool::spawn(scope, move || land_pieces::<T>(&receive))
+                let (receive, record) = (Arc::clone(receive), &record);
+                pool::spawn(scope, move || land_pieces::<T>(&receive, record))
             };
-            let mut threads = vec![spawn(&receive)?];
-            let more = (1..threads_at_most).map_while(|_| spawn(&receive).ok());
-            threads.extend(more);
+            let mut landers = vec![spawn(&receive)?];
+            let more = (1..threads).map_while(|_| spawn(&receive).ok());
+            landers.extend(more);
             drop(receive);
-            let mut landing = Landing { send, bytes: 0 };
             let done = work(&mut landing);
-            let bytes = landing.bytes;
             // Closes the channel from this side, so that the threads end and can be joined.
-            drop(landing);
+            let (closed, _) = mpsc::sync_channel(0);
+            landing.send = closed;
             let mut landed = Ok(());
-            for thread in threads {
-                match thread.join() {
+            for lander in landers {
+                match lander.join() {
                     Ok(result) => landed = landed.and(result),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
             // What went wrong there made the channel close, which is no news.
             landed?;
-            done.map(|()| bytes)
-        })
+            done.map(|()| landing.bytes)
+        });
+        let first = record.into_inner().unwrap_or_else(|e| e.into_inner()).first;
+        let mut arrived = Arrived::default();
+        for &(distances, end) in &landing.sent[..first.min(landing.sent.len())] {
+            *(if distances { &mut arrived.distances } else { &mut arrived.ids }) = end;
+        }
+        (done, arrived)
     }
 
     /// Sends the first elements of an array off, in pieces of about `chunk` bytes, to where they
@@ -168,13 +199,19 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
     ) -> Result<()> {
         let mut start = 0;
         for to in to.chunks_mut((chunk / size_of::<V>()).max(1)) {
-            let piece = array.piece(start..start + to.len());
-            start += to.len();
+            let (piece, len) = (array.piece(start..start + to.len()), to.len());
+            start += len;
             self.bytes += piece.bytes() as u64;
             let transfer = stage.copy_out(piece)?;
+            let destination = destination(to);
+            let distances = matches!(destination, Destination::Distances(_));
+            let end = &mut self.ends[usize::from(distances)];
+            *end += len;
+            let number = self.sent.len();
+            self.sent.push((distances, *end));
             let gone = |_| Fault::Failed { reason: "a result did not land".into() };
             // Waits for a thread that lands pieces, and fails when there is none: see above.
-            self.send.send((transfer, destination(to))).map_err(gone)?;
+            self.send.send((number, transfer, destination)).map_err(gone)?;
             check()?;
         }
         Ok(())
@@ -183,12 +220,13 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
 
 fn land_pieces<T: Scalar>(
     receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>,
+    record: &Mutex<Record>,
 ) -> core::result::Result<(), Fault> {
     loop {
         // Waits until there is a piece, or the sender is dropped, which `Landing::run` does
         // before it joins the threads. Whoever waits for the lock waits for the same.
         let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
-        let Ok((transfer, destination)) = next else { return Ok(()) };
+        let Ok((number, transfer, destination)) = next else { return Ok(()) };
         let host = transfer.wait()?;
         match destination {
             Destination::Ids(ids) => {
@@ -199,5 +237,6 @@ fn land_pieces<T: Scalar>(
                 copy_around_cache(distances, T::from_bytes(&host.bytes()[..bytes]));
             }
         }
+        record.lock().unwrap_or_else(|e| e.into_inner()).add(number);
     }
 }

@@ -3,7 +3,8 @@
 //! The device with its streams and the memory that it keeps pinned, the threads that land results,
 //! who watches, and what is told in the end.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use super::device::{Array, Device, Stage};
 use super::driver::Fault;
@@ -69,8 +70,15 @@ pub(super) struct Session<'a> {
     pub(super) pool: &'a Pool,
     pub(super) how: OnGpu,
     monitor: Option<&'a Monitor>,
+    /// The one stream of all work, where others work beside it: they enter the phases.
+    lane: Option<usize>,
+    /// Until when the device is held back, where its rate is limited.
+    held: Arc<Mutex<Option<Instant>>>,
     stats: Mutex<GpuStats>,
 }
+
+/// The longest that is slept before somebody is asked whether to go on.
+const NAP: Duration = Duration::from_millis(20);
 
 impl<'a> Session<'a> {
     pub(super) fn new(
@@ -86,16 +94,44 @@ impl<'a> Session<'a> {
             schedule: how.schedule,
             ..GpuStats::default()
         };
-        Session { device, pool, how, monitor, stats: Mutex::new(stats) }
+        let (lane, held) = (None, Arc::default());
+        Session { device, pool, how, monitor, lane, held, stats: Mutex::new(stats) }
     }
 
     /// A session of its own for a share of the queries.
     pub(super) fn for_share(&self, share: f64) -> Self {
-        Session::new(self.device.clone(), self.pool, self.how.for_share(share), self.monitor)
+        let (device, how) = (self.device.clone(), self.how.for_share(share));
+        let session = Session::new(device, self.pool, how, self.monitor);
+        Session { lane: self.lane, held: self.held.clone(), ..session }
+    }
+
+    /// The same in one stream, beside those of other lanes.
+    pub(super) fn in_lane(self, lane: usize, lanes: usize) -> Self {
+        Session { lane: Some(lane), how: self.how.among(lanes), ..self }
     }
 
     pub(super) fn stage(&self, stream: usize) -> Stage {
-        self.device.stage(stream)
+        self.device.stage(self.lane.unwrap_or(stream))
+    }
+
+    /// Holds work that began at a time back until a device would be done with it that does no more
+    /// distance tests a second than the options say.
+    pub(super) fn hold(&self, began: Instant, work: Work) -> Result<()> {
+        let Some(rate) = self.how.rate else { return Ok(()) };
+        let takes = Duration::try_from_secs_f64(work.tests as f64 / rate).unwrap_or_default();
+        let until = {
+            let mut held = self.held.lock().unwrap_or_else(|e| e.into_inner());
+            let until = held.map_or(began, |held| held.max(began)) + takes;
+            *held.insert(until)
+        };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(NAP));
+            self.check_cancelled()?;
+        }
     }
 
     fn stats(&self) -> MutexGuard<'_, GpuStats> {
@@ -118,7 +154,7 @@ impl<'a> Session<'a> {
 
     /// Enters a phase for whoever watches.
     pub(super) fn enter(&self, phase: Phase) {
-        if let Some(monitor) = self.monitor {
+        if let Some(monitor) = self.monitor.filter(|_| self.lane.is_none()) {
             monitor.enter(phase, self.how.expected_tests.max(1.0) as u64);
         }
     }

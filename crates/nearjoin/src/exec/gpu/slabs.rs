@@ -14,7 +14,7 @@ use super::epsilon::Setup;
 use super::launch::GpuJoin;
 use super::session::{Result, Session};
 use crate::exec::part::check_positions;
-use crate::exec::{Emit, Executor, Part, Request, Rows, Work};
+use crate::exec::{Emit, Executor, Meeting, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
 use crate::memory::{as_atomic, copied, with_capacity, zeros};
 use crate::points::{Points, PointsBuf};
@@ -119,7 +119,7 @@ impl<'a, T: Scalar> Slabs<'a, T> {
         };
         let slab = self.setup.pool.install(index).map_err(indexing)?;
         let points = queries.points.as_points();
-        let join = slab.for_rows(queries.rows.clone(), points).map_err(indexing)?;
+        let join = slab.of_rows(queries.rows.clone(), points).map_err(indexing)?;
         let done = work(&join, numbers).map_err(|error| Refused::Work(error.into()));
         for part in [slab.session.take_stats(), join.session.take_stats()] {
             self.session.record(|stats| stats.add(&part));
@@ -166,7 +166,7 @@ impl<'a, T: Scalar> Slabs<'a, T> {
     }
 
     /// The same join for some rows.
-    fn for_rows(&self, rows: Vec<u32>) -> Slabs<'_, T> {
+    fn of_rows(&self, rows: Vec<u32>) -> Slabs<'_, T> {
         let Setup { ref device, .. } = self.setup;
         let setup = Setup { device: device.clone(), ..self.setup };
         Slabs {
@@ -248,7 +248,7 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
                 self.rows_at(check_positions(start, end, self.len()))?
             }
         };
-        Ok(Box::new(self.for_rows(rows)))
+        Ok(Box::new(self.of_rows(rows)))
     }
 
     fn workers(&self) -> usize {
@@ -263,5 +263,20 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
         let stats = self.session.take_stats();
         self.session.record(|stats| stats.partitions = 0);
         Some(stats)
+    }
+}
+
+impl<T: Scalar> OnDevice<T> for Slabs<'_, T> {
+    fn for_rows(
+        &self,
+        rows: Vec<u32>,
+        _points: Points<'_, T>,
+    ) -> crate::error::Result<Box<dyn OnDevice<T> + '_>> {
+        Ok(Box::new(self.of_rows(rows)))
+    }
+
+    fn meeting(&self) -> crate::error::Result<Meeting> {
+        // The queries of every slab are a part.
+        Ok(Meeting::SmallerRow)
     }
 }
