@@ -1,12 +1,13 @@
 //! Where a join runs: the device is opened here, and its facts go to the plan.
 
+use super::calibration;
 use crate::error::{Error, Result};
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
 use crate::memory::SystemMemory;
 use crate::options::{Device, Strategy};
-use crate::plan::{self, Asked, Decision, Host};
-use crate::question::Question;
+use crate::plan::{self, Asked, Decision, GpuFacts, Host, Role, Weighed, hybrid};
+use crate::question::{Question, Within};
 use crate::scalar::Scalar;
 use crate::summary::{Effort, Summary};
 
@@ -20,18 +21,15 @@ pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
             let reason = "this version has no KNN-join for GPUs; use auto or cpu".into();
             return Err(Error::Device { device, reason });
         }
-        (Device::Hybrid, Question::Within(_)) => {
-            let reason = "this version joins on one device at a time; use auto, cpu or gpu".into();
-            return Err(Error::Device { device: "hybrid", reason });
-        }
-        (Device::Auto | Device::Cpu, _) => false,
+        (Device::Auto | Device::Cpu | Device::Hybrid, _) => false,
     };
     let gpu_has = &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
     let known = if on_gpu { gpu_has } else { known };
     if !known.contains(&options.strategy) {
         return Err(Error::Strategy { strategy: options.strategy, known });
     }
-    if on_gpu {
+    // A device that is lost at once can be done without, too.
+    if on_gpu && !options.rescue {
         open(asked).map_err(|error| match error {
             Error::Device { device, reason } => {
                 Error::Device { device, reason: format!("{reason}; or use the device auto or cpu") }
@@ -42,51 +40,112 @@ pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How much of the points to look at.
-pub(super) fn effort<T: Scalar>(asked: &Asked<'_>) -> Effort {
+/// What was decided, and what it rests on.
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    /// The device, where a GPU has a part in it.
+    pub(super) device: Option<Opened>,
+    pub(super) host: Host,
+}
+
+impl Decided {
+    /// Of what the CPU and the GPU would do, what was found the best.
+    fn new(
+        asked: &Asked<'_>,
+        within: &Within,
+        [on_cpu, on_gpu]: [Decision; 2],
+        weighed: Weighed,
+        opened: Opened,
+        host: Host,
+    ) -> Self {
+        let device = (weighed.role != Role::Cpu).then_some(opened);
+        let decision = hybrid::settle(asked.options, within, on_cpu, on_gpu, weighed);
+        Decided { decision, device, host }
+    }
+}
+
+/// How much of the points to look at first.
+fn effort<T: Scalar>(asked: &Asked<'_>) -> Effort {
     match (asked.question, asked.options.device) {
         (Question::Nearest(nearest), _) => Effort::nearest(nearest.k),
         // What lies beyond the extents of a sample belongs to the end cells of a grid; but narrow
         // points must not.
-        (_, Device::Gpu) if size_of::<T>() == size_of::<f32>() => Effort::QUICK,
-        (_, Device::Gpu) => Effort::QUICK.with_extents(),
+        (_, Device::Gpu | Device::Hybrid) if size_of::<T>() == size_of::<f32>() => Effort::QUICK,
+        (_, Device::Gpu | Device::Hybrid) => Effort::QUICK.with_extents(),
         _ => Effort::FULL,
     }
 }
 
 /// Decides where a join runs, and how. A GPU is opened only if one was named, or is likely to be
 /// worth it.
-pub(super) fn decide(
+pub(super) fn decide<T: Scalar>(
     asked: &Asked<'_>,
-    summary: &Summary,
+    summarise: &dyn Fn(Effort) -> Summary,
     threads: usize,
-) -> Result<(Decision, Option<Opened>)> {
-    let calibration = asked.options.gpu.knobs.calibration.unwrap_or_default();
+) -> Result<Decided> {
     // The system is asked only where its answer is wanted: that takes as long as a small join.
     let system = asked.options.memory_limit.map_or_else(SystemMemory::now, |_| None);
     let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
-    let host = Host { threads, memory, calibration };
-    if let (Device::Gpu, Question::Within(within)) = (asked.options.device, asked.question) {
-        let device = open(asked)?;
-        let decision = plan::on_gpu(asked, within, summary, &host, &device.facts()?);
-        return Ok((decision, Some(device)));
+    let given = asked.options.gpu.knobs.calibration;
+    let host = Host { threads, memory, calibration: given.unwrap_or_default() };
+    let device = asked.options.device;
+    let (Device::Gpu | Device::Hybrid, Question::Within(within)) = (device, asked.question) else {
+        return decide_freely(asked, &summarise(effort::<T>(asked)), host);
+    };
+    let lost = |reason: String| {
+        let mut decision = plan::on_cpu(asked, &summarise(Effort::FULL), &host);
+        decision.why_no_gpu = Some(reason);
+        Ok(Decided { decision, device: None, host })
+    };
+    let (facts, opened) = match open(asked).and_then(|device| Ok((device.facts()?, device))) {
+        Err(Error::Device { reason, .. }) if device == Device::Hybrid || asked.options.rescue => {
+            return lost(reason);
+        }
+        opened => opened?,
+    };
+    let (host, told) = calibrated(host, given.is_some(), &facts);
+    let summary = summarise(effort::<T>(asked));
+    let on_gpu = plan::on_gpu(asked, within, &summary, &host, &facts);
+    if device == Device::Gpu {
+        return Ok(Decided { decision: on_gpu, device: Some(opened), host });
     }
+    let mut on_cpu = plan::on_cpu(asked, &summary, &host);
+    let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
+    if weighed.role != Role::Gpu {
+        // The CPU works, and it looks at all points before it does.
+        on_cpu = plan::on_cpu(asked, &summarise(Effort::FULL), &host);
+    }
+    Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host))
+}
+
+/// Decides where the options leave the device open, or name the CPU.
+fn decide_freely(asked: &Asked<'_>, summary: &Summary, host: Host) -> Result<Decided> {
     let mut on_cpu = plan::on_cpu(asked, summary, &host);
     on_cpu.why_no_gpu = match plan::worth_a_gpu(asked, &on_cpu, &host) {
         Err(reason) => reason,
         Ok(within) => match open(asked).and_then(|device| Ok((device.facts()?, device))) {
             Err(Error::Device { reason, .. }) => Some(reason),
             Err(error) => return Err(error),
-            Ok((facts, device)) => {
+            Ok((facts, opened)) => {
+                let given = asked.options.gpu.knobs.calibration.is_some();
+                let (host, told) = calibrated(host, given, &facts);
+                let on_cpu = plan::on_cpu(asked, summary, &host);
                 let on_gpu = plan::on_gpu(asked, within, summary, &host, &facts);
-                match plan::prefer_gpu(&on_cpu, &on_gpu) {
-                    Ok(()) => return Ok((on_gpu, Some(device))),
-                    Err(reason) => Some(reason),
-                }
+                let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
+                return Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host));
             }
         },
     };
-    Ok((on_cpu, None))
+    Ok(Decided { decision: on_cpu, device: None, host })
+}
+
+/// The machine with its calibration, unless one was given, and what is to be told of it.
+fn calibrated(host: Host, given: bool, facts: &GpuFacts) -> (Host, String) {
+    if given {
+        return (host, "by a calibration that was given".into());
+    }
+    let known = calibration::for_machine(&facts.name);
+    (Host { calibration: known.calibration, ..host }, known.told)
 }
 
 /// The device that the options name, or that of the machine.

@@ -11,14 +11,16 @@ use crate::exec::cpu::build_knn::Setup as KnnSetup;
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
+use crate::exec::hybrid::{Lead, Reserve, Setup as Sharing, Shared};
 use crate::exec::{Executor, Part};
 use crate::memory;
 use crate::monitor::{self, Phase};
-use crate::plan::{Budget, How};
-use crate::question::Question;
+use crate::plan::{Asked, Budget, Decision, How, OnCpu, OnGpu, on_cpu};
+use crate::question::{Question, Within};
 use crate::scalar::Scalar;
 use crate::sink::{Execution, Sink};
 use crate::stats::Stats;
+use crate::summary::{Effort, Summary};
 
 /// A join whose index is built. It can be asked again and again, for all left points or for some.
 pub struct Indexed<'a, T> {
@@ -47,10 +49,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
 
     /// What of some bytes of an index is in this machine's memory.
     fn here(&self, bytes: u64) -> u64 {
-        match self.plan.decision.how {
-            How::Cpu(_) => bytes,
-            How::Gpu(_) => 0,
-        }
+        if self.plan.decision.on_cpu().is_some() { bytes } else { 0 }
     }
 
     /// The memory that is left for a result, beside so many bytes of an index. They are fewer than
@@ -196,6 +195,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             // What the index took.
             self.executor.gpu_stats().iter().for_each(|index| gpu.add(index));
         }
+        stats.hybrid = executor.hybrid_stats();
         self.told.store(true, Relaxed);
         Ok(stats)
     }
@@ -209,61 +209,115 @@ impl<T> core::fmt::Debug for Indexed<'_, T> {
 
 /// Builds the index where the plan says, and what joins there.
 fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
-    let Plan { question, options, decision, sides, threshold, simd, pool, .. } = plan;
-    let (left, right, threshold, simd) = (sides.left(), sides.right(), *threshold, *simd);
-    let (detail, include_self) = (&decision.chosen.detail, options.include_self);
-    let monitor = options.monitor.as_ref();
-    match (question, &decision.how, &plan.device) {
-        (Question::Within(within), How::Gpu(how), Some(device)) => {
-            let removal = within.removal;
-            gpu_epsilon::index(GpuSetup {
-                pool,
-                device: device.clone(),
-                threshold,
-                detail,
-                left,
-                right,
-                include_self,
-                removal,
-                how,
-                extents: &decision.extents,
-                monitor,
-            })
+    let Plan { question, options, decision, sides, threshold, pool, .. } = plan;
+    match (question, &decision.how) {
+        (Question::Within(within), How::Gpu(how)) => {
+            let on_gpu = gpu_setup(plan, within, decision, how).and_then(gpu_epsilon::index);
+            if !how.rescue {
+                return Ok(on_gpu?);
+            }
+            let reserve = Reserve::new(move || reserve(plan, within));
+            Ok(Box::new(Lead::new(on_gpu, reserve, sides.left(), pool.threads())?))
         }
-        (Question::Within(within), How::Cpu(how), _) => {
-            let removal = within.removal;
-            Ok(Box::new(CpuJoin::new(CpuSetup {
-                pool,
-                simd,
-                threshold,
-                left,
-                right,
-                include_self,
-                removal,
-                detail,
-                how,
-                monitor,
-            })?))
+        (Question::Within(within), How::Cpu(how)) => {
+            Ok(Box::new(CpuJoin::new(cpu_setup(plan, within, decision, how, false))?))
         }
-        (Question::Nearest(nearest), How::Cpu(how), _) => Ok(Box::new(CpuKnn::new(KnnSetup {
+        (Question::Within(within), How::Both(both)) => {
+            let setup = Sharing {
+                partitioning: both.partitioning,
+                gpu_share: both.gpu_share,
+                counts_alone: both.counts_alone,
+                monitor: options.monitor.as_ref(),
+            };
+            let on_cpu = || {
+                pool.install(|| CpuJoin::new(cpu_setup(plan, within, decision, &both.cpu, true)))
+            };
+            let on_gpu = || match both.gpu.on_gpu() {
+                Some(how) => {
+                    let setup = gpu_setup(plan, within, &both.gpu, how)?;
+                    pool.install(|| gpu_epsilon::index_whole(&setup))
+                }
+                None => Err(no_device()),
+            };
+            Ok(Box::new(Shared::new(setup, on_cpu, on_gpu)?))
+        }
+        (Question::Nearest(nearest), How::Cpu(how)) => Ok(Box::new(CpuKnn::new(KnnSetup {
             pool,
-            simd,
-            arithmetic: threshold,
-            left,
-            right,
-            include_self,
+            simd: plan.simd,
+            arithmetic: *threshold,
+            left: sides.left(),
+            right: sides.right(),
+            include_self: options.include_self,
             k: nearest.k,
             cap: threshold.bound,
             strategy: decision.chosen.strategy,
             extents: &decision.extents,
             unit: how.unit,
-            monitor,
+            monitor: options.monitor.as_ref(),
             expected_tests: decision.tests(),
         })?)),
-        (_, How::Gpu(_), _) => {
-            // A plan decides for a GPU only with one at hand, and only what it can do.
-            let reason = "the plan has no device".into();
-            Err(Error::Device { device: "gpu", reason })
-        }
+        (Question::Nearest(_), How::Gpu(_) | How::Both(_)) => Err(no_device()),
     }
+}
+
+/// A plan decides for a GPU only with one at hand, and only what it can do.
+fn no_device() -> Error {
+    Error::Device { device: "gpu", reason: "the plan has no device".into() }
+}
+
+fn gpu_setup<'a, T: Scalar>(
+    plan: &'a Plan<'a, T>,
+    within: &Within,
+    decision: &'a Decision,
+    how: &'a OnGpu,
+) -> Result<GpuSetup<'a, T>> {
+    Ok(GpuSetup {
+        pool: &plan.pool,
+        device: plan.device.clone().ok_or_else(no_device)?,
+        threshold: plan.threshold,
+        detail: &decision.chosen.detail,
+        left: plan.sides.left(),
+        right: plan.sides.right(),
+        include_self: plan.options.include_self,
+        removal: within.removal,
+        how,
+        extents: &decision.extents,
+        monitor: plan.options.monitor.as_ref(),
+    })
+}
+
+fn cpu_setup<'a, 'd, T: Scalar>(
+    plan: &'a Plan<'a, T>,
+    within: &Within,
+    decision: &'d Decision,
+    how: &'d OnCpu,
+    shared: bool,
+) -> CpuSetup<'a, 'd, T> {
+    CpuSetup {
+        pool: &plan.pool,
+        simd: plan.simd,
+        threshold: plan.threshold,
+        left: plan.sides.left(),
+        right: plan.sides.right(),
+        include_self: plan.options.include_self,
+        removal: within.removal,
+        detail: &decision.chosen.detail,
+        how,
+        shared,
+        monitor: plan.options.monitor.as_ref(),
+    }
+}
+
+/// Plans and indexes the same join on the CPU, in place of a device that is lost.
+fn reserve<'a, T: Scalar>(plan: &'a Plan<'a, T>, within: &Within) -> Result<CpuJoin<'a, T>> {
+    let Plan { question, options, sides, threshold, pool, host, .. } = plan;
+    monitor::check(&options.monitor)?;
+    monitor::enter(&options.monitor, Phase::Indexing);
+    pool.install(|| {
+        let summary = Summary::new(sides.left(), sides.right(), threshold, Effort::FULL);
+        let decision = on_cpu(&Asked { question, options }, &summary, host);
+        decision.budget.check_index()?;
+        let Some(how) = decision.on_cpu() else { return Err(no_device()) };
+        CpuJoin::new(cpu_setup(plan, within, &decision, how, false))
+    })
 }

@@ -1,5 +1,7 @@
 //! The public door: a join with its options, and from points to a plan.
 
+pub(crate) mod calibrate;
+pub(crate) mod calibration;
 mod device;
 mod indexed;
 mod plan;
@@ -9,6 +11,8 @@ pub use indexed::Indexed;
 pub use plan::{Estimate, Plan};
 
 use std::time::Instant;
+
+use device::Decided;
 
 use crate::error::Result;
 use crate::exec::cpu::kernel::SimdLevel;
@@ -245,13 +249,24 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         let threshold = question.threshold(options.metric, sides.scale)?;
         range::check_near(&options, &sides, &threshold, eps)?;
         let asked = Asked { question: &question, options: &options };
-        let effort = device::effort::<T>(&asked);
-        let summary = pool.install(|| Summary::new(left, right, &threshold, effort));
-        range::check_far(&sides, &threshold, &summary.extents)?;
-        let (mut decision, device) = device::decide(&asked, &summary, pool.threads())?;
+        let summarise = |effort| pool.install(|| Summary::new(left, right, &threshold, effort));
+        let Decided { mut decision, device, host } =
+            device::decide::<T>(&asked, &summarise, pool.threads())?;
+        range::check_far(&sides, &threshold, &decision.extents)?;
         decision.keep_beside(sides.bytes());
         let planning = start.elapsed();
-        Ok(Plan { question, options, sides, threshold, simd, pool, decision, device, planning })
+        Ok(Plan {
+            question,
+            options,
+            sides,
+            threshold,
+            simd,
+            pool,
+            decision,
+            device,
+            host,
+            planning,
+        })
     }
 }
 

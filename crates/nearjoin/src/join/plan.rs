@@ -10,7 +10,7 @@ use crate::exec::gpu::device::Device as Opened;
 use crate::exec::pool::Pool;
 use crate::metric::Threshold;
 use crate::options::{Device, Options, Strategy};
-use crate::plan::{Decision, How};
+use crate::plan::{Decision, Host, How};
 use crate::question::Question;
 use crate::scalar::Scalar;
 use crate::sides::Sides;
@@ -32,6 +32,8 @@ pub struct Plan<'a, T> {
     pub(super) decision: Decision,
     /// The device, where it is a GPU.
     pub(super) device: Option<Opened>,
+    /// What was known of the machine.
+    pub(super) host: Host,
     pub(super) planning: Duration,
 }
 
@@ -46,11 +48,13 @@ impl<T: Scalar> Plan<'_, T> {
         self.decision.chosen.strategy
     }
 
-    /// Where the join will run: never [`Device::Auto`].
+    /// Where the join will run: never [`Device::Auto`]. It is [`Device::Hybrid`] where both
+    /// processors work, or where that was asked and the GPU leads.
     pub fn device(&self) -> Device {
-        match self.decision.how {
-            How::Cpu(_) => Device::Cpu,
-            How::Gpu(_) => Device::Gpu,
+        match (&self.decision.how, self.options.device) {
+            (How::Cpu(_), _) => Device::Cpu,
+            (How::Gpu(_), Device::Hybrid) | (How::Both(_), _) => Device::Hybrid,
+            (How::Gpu(_), _) => Device::Gpu,
         }
     }
 
@@ -155,13 +159,18 @@ impl<T: Scalar> fmt::Display for Plan<'_, T> {
             Question::Nearest(nearest) => write!(f, "k = {}", nearest.k)?,
         }
         write!(f, " ({}, {}) on the ", self.options.metric, T::NAME)?;
-        match &self.decision.how {
-            How::Cpu(_) => {
-                writeln!(f, "cpu: {} threads, {} kernels", self.pool.threads(), self.simd)?;
-            }
-            How::Gpu(how) => {
-                writeln!(f, "gpu: {}, {} of memory", how.device.name, bytes(how.device.memory))?;
-            }
+        if self.decision.on_cpu().is_some() {
+            write!(f, "cpu: {} threads, {} kernels", self.pool.threads(), self.simd)?;
+        }
+        if let How::Both(_) = self.decision.how {
+            write!(f, "; and the ")?;
+        }
+        if let Some(how) = self.decision.on_gpu() {
+            write!(f, "gpu: {}, {} of memory", how.device.name, bytes(how.device.memory))?;
+        }
+        writeln!(f)?;
+        if let Some(weighed) = &self.decision.weighed {
+            weighed.explain(f)?;
         }
         if let Some(why) = &self.decision.why_no_gpu {
             writeln!(f, "no gpu: {why}")?;

@@ -32,25 +32,32 @@ pub(crate) fn by_offsets(offsets: &[u64], most: u64) -> Vec<Range<usize>> {
     batches
 }
 
-/// Cuts rows into batches that are expected to have at most `most` elements, from the sizes
-/// of some of them.
+/// The sizes that rows are taken to have, from those of some of them: of rows between two sampled
+/// ones, the larger of both. Rows before the first and behind the last are as those.
 ///
-/// `sampled` ascends by row. Rows before the first and behind the last are as those.
-pub(crate) fn by_sample(sampled: &[(usize, u64)], rows: usize, most: u64) -> Vec<Range<usize>> {
-    let mut batches = Vec::new();
-    let (mut start, mut size) = (0, 0.0);
+/// `sampled` ascends by row.
+pub(crate) fn inferred(sampled: &[(usize, u64)], rows: usize) -> impl Iterator<Item = u64> {
     let mut next = 0;
-    for row in 0..rows {
+    (0..rows).map(move |row| {
         while next < sampled.len() && sampled[next].0 < row {
             next += 1;
         }
         let behind = sampled.get(next).map_or(0, |sample| sample.1);
         let before = next.checked_sub(1).map_or(behind, |at| sampled[at].1);
-        let expected = match sampled.get(next) {
+        match sampled.get(next) {
             Some(&(at, size)) if at == row => size,
             Some(_) => before.max(behind),
             None => before,
-        };
+        }
+    })
+}
+
+/// Cuts rows into batches that are expected to have at most `most` elements, from the sizes
+/// of some of them: see [`inferred`].
+pub(crate) fn by_sample(sampled: &[(usize, u64)], rows: usize, most: u64) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let (mut start, mut size) = (0, 0.0);
+    for (row, expected) in inferred(sampled, rows).enumerate() {
         let expected = expected as f64 * MARGIN;
         if size + expected > most as f64 && row > start {
             batches.push(start..row);

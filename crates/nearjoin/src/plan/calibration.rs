@@ -6,6 +6,10 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Calibration {
+    /// Seconds that a join takes the CPU, divided by those that a plan expects by default.
+    pub cpu: f64,
+    /// The same of the GPU, until a result is on its way back: see `landing`.
+    pub gpu: f64,
     /// Seconds that a join must take the CPU to be worth the way to a GPU, of which the first in
     /// a process takes some tenths of a second to be opened.
     pub worth_a_gpu: f64,
@@ -28,6 +32,8 @@ pub struct Calibration {
 impl Default for Calibration {
     fn default() -> Self {
         Calibration {
+            cpu: 1.0,
+            gpu: 1.0,
             worth_a_gpu: 0.5,
             gpu_instruction: 1.0 / 400.0,
             gpu_multiprocessors: 132.0,

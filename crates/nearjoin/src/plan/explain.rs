@@ -2,11 +2,12 @@
 
 use core::fmt;
 
-use super::{Decision, Detail, Expected, How, OnGpu};
+use super::{Decision, Detail, Expected, How, OnGpu, Together, Weighed};
 use crate::gpu::Cooperation;
 use crate::index::grid::Axis;
 use crate::index::rings;
 use crate::number;
+use crate::options::Partitioning;
 use crate::stats::bytes;
 
 impl Detail {
@@ -49,15 +50,21 @@ impl Decision {
         for line in self.chosen.detail.lines() {
             writeln!(f, "  {line}")?;
         }
-        if let How::Gpu(how) = &self.how {
-            how.explain(f)?;
+        match &self.how {
+            How::Cpu(_) => {}
+            How::Gpu(how) => how.explain(f)?,
+            How::Both(both) => both.explain(f)?,
         }
         self.explain_costs(f)?;
         self.explain_result(f)?;
         let limit = bytes(self.budget.limit);
         match &self.how {
-            How::Cpu(_) => {
-                write!(f, "memory: index at most {}, limit {limit}", bytes(self.budget.index))
+            How::Cpu(_) | How::Both(_) => {
+                write!(f, "memory: index at most {}, limit {limit}", bytes(self.budget.index))?;
+                match self.on_gpu() {
+                    Some(how) => write!(f, ", {} on the gpu", bytes(how.limit)),
+                    None => Ok(()),
+                }
             }
             How::Gpu(how) => {
                 write!(f, "memory: limit {} on the gpu, {limit} here", bytes(how.limit))
@@ -71,7 +78,7 @@ impl Decision {
             Expected::Most(_) => "indexing and searching",
         };
         writeln!(f, "estimated cost of {what}")?;
-        let digits = if let How::Gpu(_) = self.how { 6 } else { 3 };
+        let digits = if self.on_gpu().is_some() { 6 } else { 3 };
         for (strategy, seconds, tests) in self.costs() {
             let mark = if strategy == self.chosen.strategy { '*' } else { ' ' };
             writeln!(
@@ -102,6 +109,52 @@ impl Decision {
                 writeln!(f, "result {left} × {k}, {}", bytes(result))
             }
         }
+    }
+}
+
+impl Together {
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "on the gpu: strategy {}", self.gpu.chosen.strategy)?;
+        for line in self.gpu.chosen.detail.lines() {
+            writeln!(f, "  {line}")?;
+        }
+        if let Some(how) = self.gpu.on_gpu() {
+            how.explain(f)?;
+        }
+        let share = 100.0 * self.gpu_share;
+        match self.partitioning {
+            Partitioning::StaticQueries => {
+                writeln!(
+                    f,
+                    "shared by {}: {share:.0} % of the queries to the gpu",
+                    self.partitioning
+                )?;
+            }
+            Partitioning::StaticCandidates => {
+                let by = self.partitioning;
+                writeln!(f, "shared by {by}: {share:.0} % of the candidates to the gpu")?;
+            }
+            by => writeln!(f, "shared by {by}: about {share:.0} % to the gpu")?,
+        }
+        match self.counts_alone {
+            Some(device) => {
+                writeln!(f, "  a count is left to the {device}, which meets a pair once")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Weighed {
+    /// Why it is this processor, or both.
+    pub(crate) fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [cpu, gpu, both] = self.seconds;
+        writeln!(
+            f,
+            "devices: cpu {cpu:.4} s, gpu {gpu:.4} s, both {both:.4} s expected for all rows ({})",
+            self.calibration
+        )?;
+        writeln!(f, "  {}", self.why)
     }
 }
 

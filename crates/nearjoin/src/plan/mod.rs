@@ -12,6 +12,7 @@ mod cpu;
 pub(crate) mod estimate;
 mod explain;
 mod gpu;
+pub(crate) mod hybrid;
 mod index_cost;
 mod knn;
 mod narrow;
@@ -22,12 +23,12 @@ pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
 use estimate::{Cost, Sharing};
+pub(crate) use hybrid::{Role, Together, Weighed};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
 use crate::options::{Device, DuplicateRemoval, Options, Strategy};
 use crate::question::{Question, Within};
-use crate::stats::bytes;
 use crate::summary::{Estimated, Summary};
 
 /// What is asked.
@@ -69,7 +70,9 @@ pub(crate) struct Decision {
     pub(crate) how: How,
     /// Why a GPU that could have been used will not be.
     pub(crate) why_no_gpu: Option<String>,
-    landing: f64,
+    /// What speaks for the CPU, the GPU or both, where both were weighed.
+    pub(crate) weighed: Option<Weighed>,
+    calibration: Calibration,
     sharing: Sharing,
 }
 
@@ -80,6 +83,7 @@ pub(crate) struct Decision {
 pub(crate) enum How {
     Cpu(OnCpu),
     Gpu(OnGpu),
+    Both(Box<Together>),
 }
 
 /// Neighbours that a left point is expected to have.
@@ -184,17 +188,6 @@ pub(crate) fn worth_a_gpu<'a>(
     }
 }
 
-/// Whether the GPU is the better choice; if not, why.
-pub(crate) fn prefer_gpu(on_cpu: &Decision, on_gpu: &Decision) -> Result<(), String> {
-    let How::Gpu(how) = &on_gpu.how else { return Ok(()) };
-    let ((_, here), (_, there)) = (on_cpu.seconds(), on_gpu.seconds());
-    match (how.slabs, there < here) {
-        (1, true) => Ok(()),
-        (1, false) => Err(format!("the join would take {there:.3} s there")),
-        _ => Err(format!("its {} of free memory do not hold the points", bytes(how.limit))),
-    }
-}
-
 fn expected(asked: &Asked<'_>, summary: &Summary) -> Expected {
     match asked.question {
         Question::Within(_) => {
@@ -247,7 +240,8 @@ fn decision(
         extents: summary.extents.clone(),
         how,
         why_no_gpu: None,
-        landing: host.calibration.landing,
+        weighed: None,
+        calibration: host.calibration,
         sharing,
     }
 }
@@ -282,15 +276,42 @@ impl Decision {
         let queries = self.points.0 as f64;
         let count = self.chosen.cost.nanoseconds(&self.sharing) * 1e-9;
         match &self.how {
-            How::Cpu(_) => {
+            How::Cpu(_) | How::Both(_) => {
                 // Neighbours are found once more, beside some of the time of the index.
                 let searched = self.sharing.queries(self.chosen.cost.per_query) * 1e-9;
                 let written = estimate::ROW * queries + estimate::PAIR * self.pairs();
-                (count, count + 0.3 * searched + written / self.sharing.threads * 1e-9)
+                let rows = count + 0.3 * searched + written / self.sharing.threads * 1e-9;
+                (count * self.calibration.cpu, rows * self.calibration.cpu)
             }
-            How::Gpu(_) => {
-                (count, 2.0 * count + (self.pairs() * 4.0 + queries * 8.0) / self.landing)
+            How::Gpu(how) => {
+                let held = how.rate.map_or(0.0, |rate| self.tests() / rate);
+                let count = (count * self.calibration.gpu).max(held);
+                let landed = (self.pairs() * 4.0 + queries * 8.0) / self.calibration.landing;
+                (count, 2.0 * count + landed)
             }
+        }
+    }
+
+    /// Of these, the seconds of the index on the CPU.
+    fn index_seconds(&self) -> f64 {
+        self.chosen.cost.index / self.sharing.threads * 1e-9 * self.calibration.cpu
+    }
+
+    /// How the CPU works, where it does.
+    pub(crate) fn on_cpu(&self) -> Option<&OnCpu> {
+        match &self.how {
+            How::Cpu(how) => Some(how),
+            How::Both(both) => Some(&both.cpu),
+            How::Gpu(_) => None,
+        }
+    }
+
+    /// How the GPU works, where it does.
+    pub(crate) fn on_gpu(&self) -> Option<&OnGpu> {
+        match &self.how {
+            How::Cpu(_) => None,
+            How::Both(both) => both.gpu.on_gpu(),
+            How::Gpu(how) => Some(how),
         }
     }
 
@@ -305,9 +326,11 @@ impl Decision {
 
     /// Bytes of three times the input, which an index may use, that one of `index` bytes leaves
     /// for rows that are kept for a while; and no more than lets a result of that size stand twice
-    /// within the limit. A GPU keeps its rows to itself.
+    /// within the limit. A GPU keeps its rows to itself, unless the CPU may have to take over.
     pub(crate) fn spare(&self, index: u64) -> u64 {
-        let How::Cpu(_) = self.how else { return 0 };
+        if matches!(&self.how, How::Gpu(how) if !how.rescue) {
+            return 0;
+        }
         let left = self.budget.limit.saturating_sub(self.budget.index) / 2;
         match self.expected {
             Expected::Most(_) => left,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gpu::{Cooperation, GpuOptions, Schedule};
+use crate::options::Partitioning;
 use crate::question::Nearest;
 use crate::summary::Pairs;
 use crate::summary::tests::summary;
@@ -37,7 +38,7 @@ fn on_gpu_of(free: u64, summary: &Summary, (question, options): &(Question, Opti
     let Question::Within(within) = question else { panic!("{question:?}") };
     match on_gpu(&asked, within, summary, &host(), &gpu(free)).how {
         How::Gpu(how) => how,
-        How::Cpu(how) => panic!("{how:?}"),
+        how => panic!("{how:?}"),
     }
 }
 
@@ -75,22 +76,87 @@ fn no_gpu_is_looked_for_where_a_device_was_named_or_none_can_do_it() {
     assert_eq!(worth_a_gpu(&asked, &decision, &host()).unwrap_err(), None);
 }
 
+/// Who does a join of points within ε, on a machine with a GPU of so much free memory.
+fn weighed(
+    (question, options): &(Question, Options),
+    points: &Summary,
+    host: &Host,
+    free: u64,
+) -> (Weighed, Decision) {
+    let asked = Asked { question, options };
+    let Question::Within(within) = question else { panic!("{question:?}") };
+    let (here, there) =
+        (on_cpu(&asked, points, host), on_gpu(&asked, within, points, host, &gpu(free)));
+    let weighed = hybrid::weigh(options, &here, &there, "as tested".into());
+    let decision = hybrid::settle(options, within, here, there, weighed.clone());
+    (weighed, decision)
+}
+
 #[test]
-fn the_gpu_is_preferred_if_it_is_faster_and_holds_the_points() {
-    let (question, options) = within(0.001, |_, _| {});
-    let (asked, points) =
-        (Asked { question: &question, options: &options }, points(50_000_000, 0.001, 1e-6));
-    let Question::Within(ref within) = question else { unreachable!() };
-    let here = on_cpu(&asked, &points, &host());
-    let large = on_gpu(&asked, within, &points, &host(), &gpu(64 << 30));
-    assert_eq!(prefer_gpu(&here, &large), Ok(()));
-    let small = on_gpu(&asked, within, &points, &host(), &gpu(1 << 30));
-    assert!(prefer_gpu(&here, &small).unwrap_err().contains("do not hold the points"));
-    // A bus that is as slow as a network.
-    let calibration = Calibration { landing: 1e6, ..Calibration::default() };
-    let far = Host { calibration, ..host() };
-    let slow = on_gpu(&asked, within, &points, &far, &gpu(64 << 30));
-    assert!(prefer_gpu(&here, &slow).unwrap_err().contains("would take"));
+fn the_faster_processor_does_it_and_both_where_they_are_of_a_strength() {
+    let (asked, points) = (within(0.001, |_, _| {}), points(50_000_000, 0.001, 1e-6));
+    let role = |calibration: Calibration, free: u64| {
+        let host = Host { calibration, ..host() };
+        weighed(&asked, &points, &host, free)
+    };
+    let fast = role(Calibration::default(), 64 << 30);
+    assert_eq!(fast.0.role, Role::Gpu, "{:?}", fast.0);
+    assert!(fast.1.on_cpu().is_none() && fast.0.gpu_share > 0.8, "{:?}", fast.0);
+    let (small, decision) = role(Calibration::default(), 1 << 30);
+    assert_eq!(small.role, Role::Cpu);
+    assert!(decision.why_no_gpu.unwrap().contains("do not hold the points"));
+    // A GPU that is as slow as the CPU is, and one that is far slower.
+    let [cpu, gpu, _] = fast.0.seconds;
+    let slowed = |times: f64| {
+        let gpu = times * cpu / gpu;
+        Calibration { gpu, landing: Calibration::default().landing / gpu, ..Calibration::default() }
+    };
+    let (equal, decision) = role(slowed(1.0), 64 << 30);
+    assert_eq!(equal.role, Role::Both, "{equal:?}");
+    assert!((0.4..0.6).contains(&equal.gpu_share) && equal.seconds[2] < cpu, "{equal:?}");
+    let How::Both(both) = &decision.how else { panic!("{decision:?}") };
+    assert_eq!(both.partitioning, Partitioning::Dyn);
+    // One of them counts, and tests each pair once.
+    assert!(both.counts_alone.is_some());
+    let (slow, _) = role(slowed(100.0), 64 << 30);
+    assert_eq!(slow.role, Role::Cpu, "{slow:?}");
+    // A machine on which the CPU is slower than plans expect.
+    let slow_cpu = Calibration { cpu: 1000.0, ..slowed(100.0) };
+    assert_eq!(role(slow_cpu, 64 << 30).0.role, Role::Gpu);
+}
+
+#[test]
+fn a_named_partitioning_is_taken_and_counts_are_shared_too() {
+    let points = points(100_000, 0.01, 1e-4);
+    for partitioning in [Partitioning::Dyn, Partitioning::StaticQueries] {
+        let asked = within(0.01, |options, _| options.partitioning = partitioning);
+        let (_, decision) = weighed(&asked, &points, &host(), 64 << 30);
+        let How::Both(both) = &decision.how else { panic!("{decision:?}") };
+        assert_eq!((both.partitioning, both.counts_alone), (partitioning, None));
+        let mut text = String::new();
+        core::fmt::Write::write_fmt(&mut text, format_args!("{}", Shown(&decision))).unwrap();
+        assert!(text.contains(&format!("shared by {partitioning}")), "{text}");
+    }
+    // Super-EGO on the CPU and a grid on the GPU, as in HEGJoin.
+    let asked = within(0.01, |options, _| options.strategy = Strategy::Ego);
+    let (_, decision) = weighed(&asked, &points, &host(), 64 << 30);
+    let How::Both(both) = &decision.how else { panic!("{decision:?}") };
+    assert_eq!(decision.chosen.strategy, Strategy::Ego);
+    assert_ne!(both.gpu.chosen.strategy, Strategy::Ego);
+}
+
+/// A decision in words.
+struct Shown<'a>(&'a Decision);
+
+impl core::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.explain(f)
+    }
+}
+
+#[test]
+fn units_are_whole_blocks() {
+    assert_eq!([0, 90, 100_000, 2_000_000, 10_000_000].map(hybrid::unit), [16, 16, 48, 768, 4096]);
 }
 
 #[test]
@@ -166,7 +232,7 @@ fn narrow_columns_where_the_domain_is_small_beside_epsilon() {
         let summary = Summary { width, ..points(100_000, eps, 1e-5) };
         match on_cpu(&asked, &summary, &host()).how {
             How::Cpu(how) => how.narrow.is_some(),
-            How::Gpu(how) => panic!("{how:?}"),
+            how => panic!("{how:?}"),
         }
     };
     assert!(how(0.01, DuplicateRemoval::LidUnicomp, 8));

@@ -1,0 +1,449 @@
+//! A GPU that joins by itself, and the CPU that finishes what it leaves.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Instant;
+
+use super::log::{Clock, Log, ended};
+use super::reserve::Reserve;
+use super::{Delivered, Notes, is_loss, reason};
+use crate::error::{Error, Result};
+use crate::exec::cpu::epsilon::CpuJoin;
+use crate::exec::flat::Flat;
+use crate::exec::place::Place;
+use crate::exec::{
+    Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Unfinished, Work, part, pool,
+};
+use crate::index::Run;
+use crate::memory::copied;
+use crate::options::Device;
+use crate::points::Points;
+use crate::scalar::Scalar;
+use crate::stats::{GpuStats, HybridStats};
+
+/// Pairs, and rows, of a block that the CPU hands over in place of the device.
+const BLOCK: usize = 1 << 16;
+/// Such blocks that wait at the most.
+const WAITING: usize = 4;
+
+/// A join on a device, with the CPU in reserve.
+pub(crate) struct Lead<'g, 'a, T> {
+    /// None where it was lost before it had an index.
+    gpu: Option<Box<dyn OnDevice<T> + 'g>>,
+    /// All left points.
+    left: Points<'a, T>,
+    /// The rows of the queries, where not all points ask.
+    part: Option<Vec<u32>>,
+    threads: usize,
+    common: Arc<Common<'a, T>>,
+}
+
+/// What the whole and its parts have in common.
+struct Common<'a, T> {
+    reserve: Reserve<'a, T>,
+    gone: AtomicBool,
+    log: Log,
+}
+
+/// What is left of a request.
+struct Rest<'a> {
+    queries: Vec<u32>,
+    delivered: Notes<'a>,
+    meeting: Meeting,
+}
+
+impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
+    /// `gpu` is the join on the device, unless that was lost while it was indexed.
+    ///
+    /// # Errors
+    /// If it is not there for any other reason.
+    pub(crate) fn new(
+        gpu: Result<Box<dyn OnDevice<T> + 'g>>,
+        reserve: Reserve<'a, T>,
+        left: Points<'a, T>,
+        threads: usize,
+    ) -> Result<Self> {
+        let (gone, log) = (AtomicBool::new(false), Log::new(HybridStats::default()));
+        let mut lead = Lead {
+            gpu: None,
+            left,
+            part: None,
+            threads,
+            common: Arc::new(Common { reserve, gone, log }),
+        };
+        match gpu {
+            Ok(gpu) => lead.gpu = Some(gpu),
+            Err(error) if is_loss(&error) => lead.lose(error, left.len()),
+            Err(error) => return Err(error),
+        }
+        Ok(lead)
+    }
+
+    /// The device, as long as it is there.
+    fn gpu(&self) -> Option<&(dyn OnDevice<T> + 'g)> {
+        self.gpu.as_deref().filter(|_| !self.common.gone.load(Relaxed))
+    }
+
+    /// Notes that the device is lost, with so many queries left to answer.
+    fn lose(&self, error: Error, queries: usize) {
+        self.common.gone.store(true, Relaxed);
+        self.common.log.lose(|| reason(error), queries as u64);
+    }
+
+    fn row_of(&self, number: u32) -> u32 {
+        self.part.as_ref().map_or(number, |rows| rows[number as usize])
+    }
+
+    /// Asks the device for the whole of something, and the CPU where it is lost.
+    fn ask(
+        &self,
+        on_gpu: impl FnOnce(&dyn OnDevice<T>) -> Result<Work>,
+        on_cpu: impl FnOnce(&CpuJoin<'_, T>) -> Result<Work>,
+    ) -> Result<Work> {
+        if let Some(gpu) = self.gpu() {
+            let answer = self.timed(Device::Gpu, self.len(), || on_gpu(gpu));
+            match answer {
+                Err(error) if is_loss(&error) => self.lose(error, self.len()),
+                answer => return answer,
+            }
+        }
+        self.on_cpu(None, on_cpu)
+    }
+
+    /// Does work, and logs it as that of a processor.
+    fn timed(
+        &self,
+        device: Device,
+        queries: usize,
+        work: impl FnOnce() -> Result<Work>,
+    ) -> Result<Work> {
+        let began = Instant::now();
+        let mut clock = Clock::new(device, 0, began);
+        clock.start(1, queries);
+        let work = work();
+        match &work {
+            Ok(work) => clock.found(*work),
+            Err(_) => clock.fail(1, queries),
+        }
+        self.common.log.add(&ended(core::iter::once(clock), began));
+        work
+    }
+
+    /// Lets the CPU answer some queries, or all of them. Its queries are numbered by their places.
+    fn on_cpu(
+        &self,
+        queries: Option<&[u32]>,
+        work: impl FnOnce(&CpuJoin<'_, T>) -> Result<Work>,
+    ) -> Result<Work> {
+        let join = self.common.reserve.join()?;
+        let asked = queries.map_or(self.len(), <[u32]>::len);
+        let rows = match (queries, &self.part) {
+            (None, None) => return self.timed(Device::Cpu, asked, || work(join)),
+            (None, Some(rows)) => copied(rows)?,
+            (Some(queries), _) => queries.iter().map(|&query| self.row_of(query)).collect(),
+        };
+        self.timed(Device::Cpu, asked, || {
+            let points = join.gather(self.left, &rows)?;
+            work(&join.for_part(Part::Rows { rows: &rows, points: points.as_points() })?)
+        })
+    }
+
+    /// Hands out the rows of what is left, or of all queries.
+    fn rest(&self, rest: Option<Rest<'_>>, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let in_blocks = request.in_blocks;
+        let request = Request { in_blocks: false, ..request };
+        let queries = rest.as_ref().map(|rest| &rest.queries[..]);
+        let work = |emit: &Emit<'_, T>| {
+            self.on_cpu(queries, |join| match &rest {
+                None => join.rows(request, emit),
+                Some(rest) => self.sift(join, rest, request, emit),
+            })
+        };
+        if in_blocks { relay(emit, work) } else { work(emit) }
+    }
+
+    /// The rows of what is left. Of pairs that are wanted once, those that have not come yet.
+    fn sift(
+        &self,
+        join: &CpuJoin<'_, T>,
+        rest: &Rest<'_>,
+        request: Request,
+        emit: &Emit<'_, T>,
+    ) -> Result<Work> {
+        let named = |rows: &Rows<'_, T>| {
+            let queries = rows.queries.iter().map(|&place| rest.queries[place as usize]);
+            let queries: Vec<u32> = queries.collect();
+            emit(&Rows { queries: &queries, ahead: &[], ..*rows })
+        };
+        let Meeting::SmallerRank(ranks) = &rest.meeting else {
+            // By the smaller row, as parts do it.
+            return join.rows(request, &named);
+        };
+        if !request.once {
+            return join.rows(request, &named);
+        }
+        // A pair with a row that has come was with it if that has the smaller rank. Of pairs of two
+        // rows that have not, the smaller row has it.
+        let pairs = AtomicU64::new(0);
+        let work = join.rows(Request { once: false, ..request }, &|rows: &Rows<'_, T>| {
+            let kept = Flat::sifted(rows, |place, other| {
+                let row = rest.queries[place as usize];
+                let rank = |row: u32| ranks[row as usize];
+                if rest.delivered.has(other) { rank(row) < rank(other) } else { row < other }
+            });
+            pairs.fetch_add(kept.pairs() as u64, Relaxed);
+            named(&kept.rows(rows.worker))
+        })?;
+        Ok(Work { pairs: pairs.into_inner(), ..work })
+    }
+}
+
+/// Runs `work` on another thread, and hands its rows out on this one, flat.
+fn relay<T: Scalar>(
+    emit: &Emit<'_, T>,
+    work: impl FnOnce(&Emit<'_, T>) -> Result<Work> + Send,
+) -> Result<Work> {
+    let (send, receive) = mpsc::sync_channel::<Flat<T>>(WAITING);
+    std::thread::scope(|scope| {
+        let made = move || {
+            let block = Mutex::new(Flat::new());
+            let refused = Mutex::new(None);
+            // Waits while the sink is busy with earlier blocks, and not for ever: where it stops or
+            // panics, the receiver is dropped.
+            let deliver =
+                |block: &mut Flat<T>| match send.send(core::mem::replace(block, Flat::new())) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                };
+            let work = work(&|rows: &Rows<'_, T>| {
+                let mut block = block.lock().unwrap_or_else(|e| e.into_inner());
+                if let Err(error) = block.append(rows) {
+                    *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+                    return ControlFlow::Break(());
+                }
+                match block.pairs().max(block.queries.len()) >= BLOCK {
+                    true => deliver(&mut block),
+                    false => ControlFlow::Continue(()),
+                }
+            })?;
+            if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
+                return Err(error);
+            }
+            let mut last = block.into_inner().unwrap_or_else(|e| e.into_inner());
+            if !last.queries.is_empty() {
+                // Where nobody wants it, nobody misses it.
+                let _ = deliver(&mut last);
+            }
+            Ok(work)
+        };
+        let made = pool::spawn(scope, made)?;
+        // Waits for blocks until the sender is dropped, with the closure of the other thread. The
+        // receiver goes before that thread is joined, in a panic too.
+        for block in receive {
+            if emit(&block.rows(0)).is_break() {
+                break;
+            }
+        }
+        match made.join() {
+            Ok(work) => work,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
+    fn len(&self) -> usize {
+        self.part.as_ref().map_or(self.left.len(), Vec::len)
+    }
+
+    fn index_bytes(&self) -> u64 {
+        match (self.gpu(), self.common.reserve.is_made()) {
+            (Some(gpu), _) => gpu.index_bytes(),
+            (None, true) if self.part.is_none() => {
+                self.common.reserve.join().map_or(0, |join| join.index_bytes())
+            }
+            _ => 0,
+        }
+    }
+
+    fn count(&self) -> Result<Work> {
+        self.ask(|gpu| gpu.count(), |cpu| cpu.count())
+    }
+
+    fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
+        self.ask(|gpu| gpu.degrees(degrees), |cpu| cpu.degrees(degrees))
+    }
+
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let Some(gpu) = self.gpu() else { return self.rest(None, request, emit) };
+        let meeting = match request.once {
+            true => gpu.meeting(),
+            false => Ok(Meeting::SmallerRow),
+        };
+        let mut meeting = match meeting {
+            Err(error) if is_loss(&error) => {
+                self.lose(error, self.len());
+                return self.rest(None, request, emit);
+            }
+            meeting => meeting?,
+        };
+        let mut delivered = Delivered::new(self.len())?;
+        let delivered = delivered.notes();
+        let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+        let note = |rows: &Rows<'_, T>| {
+            let flow = emit(rows);
+            delivered.add(rows.queries);
+            pairs.fetch_add(rows.neighbors.total(), Relaxed);
+            stopped.fetch_or(flow.is_break(), Relaxed);
+            flow
+        };
+        let done = self.timed(Device::Gpu, self.len(), || {
+            if meeting != Meeting::Unknown {
+                return gpu.rows(request, &note);
+            }
+            // An order that would be lost with the device: both directions, and one is dropped here.
+            let work = gpu.rows(Request { once: false, ..request }, &|rows: &Rows<'_, T>| {
+                let halved = Flat::sifted(rows, |query, other| other > self.row_of(query));
+                note(&halved.rows(rows.worker))
+            })?;
+            Ok(Work { pairs: pairs.load(Relaxed), ..work })
+        });
+        if meeting == Meeting::Unknown {
+            meeting = Meeting::SmallerRow;
+        }
+        match done {
+            Err(error) if is_loss(&error) && !stopped.load(Relaxed) => {
+                let queries: Vec<u32> = delivered.rest(self.len()).collect();
+                self.lose(error, queries.len());
+                let mut total = Work { pairs: pairs.into_inner(), ..Work::default() };
+                total += self.rest(Some(Rest { queries, delivered, meeting }), request, emit)?;
+                Ok(total)
+            }
+            done => done,
+        }
+    }
+
+    fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
+        // The order of the device may be lost with it: positions are numbers.
+        Ok(positions.map(|position| self.row_of(position)).collect())
+    }
+
+    fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
+        let (rows, gathered) = match part {
+            Part::Rows { rows, .. } => (copied(rows)?, None),
+            Part::Positions { start, end } => {
+                let rows = self.rows_at(part::check_positions(start, end, self.len()))?;
+                let gathered = self.left.gather(&rows)?;
+                (rows, Some(gathered))
+            }
+        };
+        let points = match (&part, &gathered) {
+            (Part::Rows { points, .. }, _) => *points,
+            (_, Some(points)) => points.as_points(),
+            _ => self.left,
+        };
+        let mut join = Lead {
+            gpu: None,
+            left: self.left,
+            part: Some(rows),
+            threads: self.threads,
+            common: self.common.clone(),
+        };
+        if let Some(gpu) = self.gpu() {
+            match gpu.for_rows(copied(join.part.as_deref().unwrap_or_default())?, points) {
+                Ok(gpu) => join.gpu = Some(gpu),
+                Err(error) if is_loss(&error) => join.lose(error, join.len()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Box::new(join))
+    }
+
+    fn workers(&self) -> usize {
+        self.threads
+    }
+
+    fn makes_blocks(&self) -> bool {
+        self.gpu().is_some()
+    }
+
+    fn lay_out(
+        &self,
+        request: Request,
+        offsets: &mut [u64],
+    ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
+        let gpu = self.gpu()?;
+        let began = Instant::now();
+        match gpu.lay_out(request, offsets)? {
+            Ok(rows) => Some(Ok(Box::new(Watched { lead: self, rows, request, began }))),
+            // The sink counts rows, or keeps them, as it does without a device.
+            Err(error) if is_loss(&error) => {
+                self.lose(error, self.len());
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn gpu_stats(&self) -> Option<GpuStats> {
+        self.gpu.as_ref().and_then(|gpu| gpu.gpu_stats())
+    }
+
+    fn hybrid_stats(&self) -> Option<HybridStats> {
+        Some(self.common.log.take())
+    }
+}
+
+/// Rows that a device is about to write.
+struct Watched<'b, 'g, 'a, T> {
+    lead: &'b Lead<'g, 'a, T>,
+    rows: Box<dyn LaidOut<T> + 'b>,
+    request: Request,
+    /// When they began to be found.
+    began: Instant,
+}
+
+impl<T: Scalar> LaidOut<T> for Watched<'_, '_, '_, T> {
+    fn write(
+        self: Box<Self>,
+        offsets: &[u64],
+        ids: &mut [u32],
+        mut distances: Option<&mut [T]>,
+    ) -> Result<Work, Unfinished> {
+        let Watched { lead, rows, request, began } = *self;
+        let mut clock = Clock::new(Device::Gpu, 0, began);
+        clock.start(1, lead.len());
+        let done = rows.write(offsets, ids, distances.as_deref_mut());
+        let (unfinished, written) = match done {
+            Err(unfinished) if is_loss(&unfinished.error) => {
+                let written = unfinished.work;
+                clock.found(written);
+                clock.stop();
+                (Some(unfinished), written)
+            }
+            done => {
+                let work = done?;
+                clock.found(work);
+                (None, work)
+            }
+        };
+        lead.common.log.add(&ended(core::iter::once(clock), began));
+        let Some(Unfinished { error, from, .. }) = unfinished else { return Ok(written) };
+        let queries: Vec<u32> = (from as u32..lead.len() as u32).collect();
+        lead.lose(error, queries.len());
+        let place = Place::new(offsets, ids, distances);
+        let mut total = written;
+        total += lead.on_cpu(Some(&queries), |join| {
+            join.rows(request, &|rows: &Rows<'_, T>| {
+                for (at, &place_of) in rows.queries.iter().enumerate() {
+                    let range = place.range(queries[place_of as usize]);
+                    place.row(range, rows.neighbors.row(at), rows.distances(at));
+                }
+                place.finish();
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(total)
+    }
+}

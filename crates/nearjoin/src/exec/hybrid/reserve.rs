@@ -1,0 +1,34 @@
+//! The CPU, which stands by: it is indexed when it is first needed.
+
+use std::sync::OnceLock;
+
+use crate::error::Result;
+use crate::exec::cpu::epsilon::CpuJoin;
+
+type Make<'a, T> = dyn Fn() -> Result<CpuJoin<'a, T>> + Send + Sync + 'a;
+
+/// The same join on the CPU, made when it is asked for.
+pub(crate) struct Reserve<'a, T> {
+    make: Box<Make<'a, T>>,
+    made: OnceLock<CpuJoin<'a, T>>,
+}
+
+impl<'a, T> Reserve<'a, T> {
+    pub(crate) fn new(make: impl Fn() -> Result<CpuJoin<'a, T>> + Send + Sync + 'a) -> Self {
+        Reserve { make: Box::new(make), made: OnceLock::new() }
+    }
+
+    /// The join, which may have to be planned and indexed first.
+    pub(super) fn join(&self) -> Result<&CpuJoin<'a, T>> {
+        if let Some(join) = self.made.get() {
+            return Ok(join);
+        }
+        let made = (self.make)()?;
+        Ok(self.made.get_or_init(|| made))
+    }
+
+    /// Whether it was needed.
+    pub(super) fn is_made(&self) -> bool {
+        self.made.get().is_some()
+    }
+}

@@ -1,0 +1,156 @@
+//! Which processor does a join, or whether both do, and how they share it.
+//!
+//! The model of HEGJoin (§4.2): how long each would take alone gives its throughput, and the sum of
+//! both throughputs is the most that both can do together. The paper scales one measured join by
+//! the volume of the search; here the plan's own estimates, which know how many candidates there
+//! are, are scaled by one measured join of the machine (its calibration).
+
+use super::{Decision, How, OnCpu};
+use crate::options::{Device, DuplicateRemoval, Options, Partitioning, Strategy};
+use crate::question::Within;
+use crate::stats::bytes;
+
+/// Streams of the GPU that take work, each with a thread.
+pub(crate) const LANES: usize = 3;
+/// A batch on demand is what is left, divided by so many for each stream: HEGJoin has two, but no
+/// batches that shrink; with more, the last ones are small enough for both to end together.
+pub(crate) const BATCHES: f64 = 6.0;
+/// Pairs that a batch of the GPU is expected to have at the most, as in the papers.
+pub(crate) const MOST_PAIRS: f64 = 5e7;
+/// Units whose pairs are counted to infer those of all: about so many.
+pub(crate) const SAMPLED_UNITS: usize = 128;
+/// Units that a queue should have, and the queries of one at the most.
+const UNITS: usize = 2048;
+const LARGEST: usize = 4096;
+
+/// Of the sum of both throughputs, what is expected of both together: the papers have 0.65 to 1.2.
+const TOGETHER: f64 = 0.85;
+/// Seconds that it takes to share: units are probed, and batches go over the bus.
+const SHARING: f64 = 0.005;
+/// How much faster both must be than one alone, to be worth it.
+const WORTH: f64 = 0.95;
+
+/// Queries of a unit that both processors can take: whole blocks, and boxes of blocks where there
+/// are many.
+pub(crate) fn unit(queries: usize) -> u32 {
+    let unit = (queries / UNITS).clamp(16, LARGEST);
+    let step = if unit >= 256 { 256 } else { 16 };
+    (unit / step * step) as u32
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The CPU alone.
+    Cpu,
+    /// The GPU, and the CPU stands by.
+    Gpu,
+    /// Both, through one queue.
+    Both,
+}
+
+/// What was weighed, and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Weighed {
+    pub(crate) role: Role,
+    /// Expected seconds to list all neighbours: on the CPU, on the GPU, on both.
+    pub(crate) seconds: [f64; 3],
+    /// Why, as a clause.
+    pub(crate) why: String,
+    /// The share of the work that the GPU is expected to do where both work.
+    pub(crate) gpu_share: f64,
+    /// What the speeds rest on, as a clause.
+    pub(crate) calibration: String,
+}
+
+/// What the CPU and a GPU do together.
+#[derive(Clone, Debug)]
+pub(crate) struct Together {
+    pub(crate) cpu: OnCpu,
+    /// How the GPU does its part.
+    pub(crate) gpu: Decision,
+    /// Not `Auto`.
+    pub(crate) partitioning: Partitioning,
+    pub(crate) gpu_share: f64,
+    /// Who counts alone, since two would test each pair of one set twice.
+    pub(crate) counts_alone: Option<Device>,
+}
+
+/// Weighs both processors, alone and together.
+pub(crate) fn weigh(
+    options: &Options,
+    on_cpu: &Decision,
+    on_gpu: &Decision,
+    calibration: String,
+) -> Weighed {
+    let ((_, cpu), (_, gpu)) = (on_cpu.seconds(), on_gpu.seconds());
+    let index = on_cpu.index_seconds();
+    let searched = (cpu - index).max(0.0);
+    // While the CPU sorts its points, the GPU waits for the units that their order makes.
+    let both = index + SHARING + searched * gpu / (searched + gpu).max(1e-12) / TOGETHER;
+    let weighed = |role, why: String| Weighed {
+        role,
+        seconds: [cpu, gpu, both],
+        why,
+        gpu_share: (cpu / (cpu + gpu).max(1e-12)).clamp(0.0, 1.0),
+        calibration: calibration.clone(),
+    };
+    if let How::Gpu(how) = &on_gpu.how
+        && how.slabs > 1
+    {
+        let free = bytes(how.limit);
+        return weighed(
+            Role::Cpu,
+            format!("the gpu's {free} of free memory do not hold the points"),
+        );
+    }
+    if options.partitioning != Partitioning::Auto {
+        return weighed(Role::Both, format!("shared by {}, as asked", options.partitioning));
+    }
+    if options.strategy == Strategy::Ego {
+        return weighed(Role::Both, "the cpu has the strategy ego, and the gpu its own".into());
+    }
+    match () {
+        () if both < WORTH * cpu.min(gpu) => {
+            weighed(Role::Both, "both together are faster than either".into())
+        }
+        () if gpu < cpu => weighed(
+            Role::Gpu,
+            "the gpu leads and the cpu stands by: it would be done before the cpu could help"
+                .into(),
+        ),
+        () => weighed(Role::Cpu, "the cpu is faster, and the gpu would not help it".into()),
+    }
+}
+
+/// Makes one decision of two.
+pub(crate) fn settle(
+    options: &Options,
+    within: &Within,
+    on_cpu: Decision,
+    on_gpu: Decision,
+    weighed: Weighed,
+) -> Decision {
+    let How::Cpu(cpu) = &on_cpu.how else { return on_cpu };
+    match weighed.role {
+        Role::Gpu => Decision { weighed: Some(weighed), ..on_gpu },
+        Role::Cpu => {
+            let why_no_gpu = Some(weighed.why.clone());
+            Decision { weighed: Some(weighed), why_no_gpu, ..on_cpu }
+        }
+        Role::Both => {
+            // Two processors test each pair of one set from both sides, one alone only from one.
+            let once = on_cpu.is_self && within.removal != DuplicateRemoval::None;
+            let faster = if weighed.gpu_share > 0.5 { Device::Gpu } else { Device::Cpu };
+            let named = options.partitioning != Partitioning::Auto;
+            let together = Together {
+                cpu: cpu.clone(),
+                gpu: on_gpu,
+                partitioning: if named { options.partitioning } else { Partitioning::Dyn },
+                gpu_share: weighed.gpu_share,
+                counts_alone: (once && !named).then_some(faster),
+            };
+            Decision { how: How::Both(Box::new(together)), weighed: Some(weighed), ..on_cpu }
+        }
+    }
+}
