@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use nearjoin::gpu::GpuOptions;
 use nearjoin::sink::{Block, Callback, Count, CsrInto, CsrSink, Degrees, Pairs};
 use nearjoin::{
-    Csr, Device, DuplicateRemoval, EpsJoin, Metric, Plan, Points, Result, Scalar, Strategy, oracle,
+    Csr, Device, DuplicateRemoval, EpsJoin, Metric, Partitioning, Plan, Points, Result, Scalar,
+    Strategy, oracle,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -23,6 +24,8 @@ pub(crate) struct Case<'a, T> {
     pub(crate) include_self: bool,
     /// Where: None is the CPU.
     pub(crate) gpu: Option<GpuOptions>,
+    /// How both share it, where both do.
+    pub(crate) shared: Option<Partitioning>,
 }
 
 /// An answer in CSR, ids ascending within rows, distances as bits.
@@ -93,7 +96,16 @@ impl<'a, T: Scalar> Case<'a, T> {
     /// A self-join without self pairs.
     pub(crate) fn within(name: impl Into<String>, points: Points<'a, T>, eps: f64) -> Self {
         let (name, metric) = (name.into(), Metric::L2);
-        Case { name, left: points, right: None, eps, metric, include_self: false, gpu: None }
+        Case {
+            name,
+            left: points,
+            right: None,
+            eps,
+            metric,
+            include_self: false,
+            gpu: None,
+            shared: None,
+        }
     }
 
     /// A join of two sets.
@@ -115,6 +127,11 @@ impl<'a, T: Scalar> Case<'a, T> {
         Case { gpu: Some(gpu.clone()), ..self }
     }
 
+    /// The same, on the CPU and a GPU together.
+    pub(crate) fn on_both(self, gpu: &GpuOptions, partitioning: Partitioning) -> Self {
+        Case { gpu: Some(gpu.clone()), shared: Some(partitioning), ..self }
+    }
+
     pub(crate) fn include_self(self, include_self: bool) -> Self {
         Case { include_self, ..self }
     }
@@ -130,9 +147,12 @@ impl<'a, T: Scalar> Case<'a, T> {
     /// Plans this case the way `join` says; its ε, metric and self pairs are the case's.
     pub(crate) fn plan(&self, join: &dyn Fn(EpsJoin) -> EpsJoin) -> Result<Plan<'a, T>> {
         let options = EpsJoin::new(self.eps).metric(self.metric).include_self(self.include_self);
-        let options = match &self.gpu {
-            Some(gpu) => options.device(Device::Gpu).gpu(gpu.clone()),
-            None => options.device(Device::Cpu),
+        let options = match (&self.gpu, self.shared) {
+            (Some(gpu), Some(partitioning)) => {
+                options.device(Device::Hybrid).gpu(gpu.clone()).partitioning(partitioning)
+            }
+            (Some(gpu), None) => options.device(Device::Gpu).gpu(gpu.clone()),
+            (None, _) => options.device(Device::Cpu),
         };
         let options = join(options);
         match &self.right {
@@ -145,7 +165,7 @@ impl<'a, T: Scalar> Case<'a, T> {
     pub(crate) fn check(&self) -> Answer {
         let expected = self.oracle();
         for &strategy in Strategy::EPSILON {
-            if self.gpu.is_none() || strategy != Strategy::Ego {
+            if self.gpu.is_none() || self.shared.is_some() || strategy != Strategy::Ego {
                 self.check_strategy(strategy, &expected);
             }
         }

@@ -2,8 +2,9 @@
 //! of this machine where `NEARJOIN_TEST_GPU` is set.
 
 mod boxes;
+mod calibration;
 mod cases;
-mod faults;
+pub(crate) mod faults;
 mod kernels;
 
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::check::Case;
 use crate::data::Data;
 
 /// Whether the tests run on a real GPU.
-fn real() -> bool {
+pub(crate) fn real() -> bool {
     std::env::var_os("NEARJOIN_TEST_GPU").is_some()
 }
 
 /// Knobs with the device that is tested.
-fn knobs() -> Knobs {
+pub(crate) fn knobs() -> Knobs {
     let mut knobs = Knobs::default();
     if !real() {
         knobs.driver = Some(Arc::new(Simt::new().lazy()));
@@ -87,20 +88,23 @@ fn distribution<T: Scalar>(data: Data) {
     }
 }
 
+/// Tests of each distribution in both types, by the function `distribution` of a module.
 macro_rules! distributions {
     ($($name:ident: $data:ident),+ $(,)?) => { $(
         mod $name {
             #[test]
             fn f32() {
-                super::distribution::<f32>(super::Data::$data);
+                super::distribution::<f32>(crate::data::Data::$data);
             }
             #[test]
             fn f64() {
-                super::distribution::<f64>(super::Data::$data);
+                super::distribution::<f64>(crate::data::Data::$data);
             }
         }
     )+ };
 }
+
+pub(crate) use distributions;
 
 distributions! {
     uniform: Uniform,

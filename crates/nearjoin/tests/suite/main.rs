@@ -11,6 +11,7 @@ mod determinism;
 mod errors;
 mod estimates;
 mod gpu;
+mod hybrid;
 mod knn;
 mod monitor;
 mod parts;

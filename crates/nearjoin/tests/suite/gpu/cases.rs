@@ -21,7 +21,7 @@ use crate::data::Data;
 
 /// What the CPU says: the oracle would take too long.
 fn on_cpu<T: Scalar>(case: &Case<'_, T>) -> Answer {
-    let case = Case { gpu: None, ..case.clone() };
+    let case = Case { gpu: None, shared: None, ..case.clone() };
     let mut sink = CsrSink::new().distances(true);
     case.plan(&|join| join).unwrap().run(&mut sink).unwrap();
     Answer::from_csr(sink.csr())

@@ -15,7 +15,7 @@ use crate::data::Data;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     Csr,
     Callback,
     Count,
@@ -23,11 +23,12 @@ enum Asked {
     Pairs,
 }
 
-const ALL: [Asked; 5] = [Asked::Csr, Asked::Callback, Asked::Count, Asked::Degrees, Asked::Pairs];
+pub(crate) const ALL: [Asked; 5] =
+    [Asked::Csr, Asked::Callback, Asked::Count, Asked::Degrees, Asked::Pairs];
 
 /// What came, in an order of its own.
 #[derive(Clone, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Pairs(Vec<(u32, u32, u64)>),
     Degrees(Vec<u64>),
     Count(u64),
@@ -46,7 +47,7 @@ impl fmt::Debug for Answer {
 
 impl Asked {
     /// Joins points with themselves.
-    fn join(self, join: &EpsJoin, points: &Points<'_, f32>) -> Result<(Answer, Stats)> {
+    pub(crate) fn join(self, join: &EpsJoin, points: &Points<'_, f32>) -> Result<(Answer, Stats)> {
         let plan = join.plan_self(points)?;
         match self {
             Asked::Csr => {
