@@ -23,6 +23,7 @@
 //! that one, bit for bit: distances are computed in the points' own type, dimension 0
 //! first, with fused multiply-add, and a pair matches when its distance is ≤ ε.
 
+mod calibration;
 mod curve;
 mod error;
 mod exec;

@@ -4,6 +4,9 @@ mod options;
 
 #[doc(hidden)]
 pub use crate::exec::gpu::driver;
+#[doc(hidden)]
+pub use crate::join::calibrate::calibrate_with;
+pub use crate::join::calibrate::{Calibrated, Timing, calibrate};
 // For the benchmark and for tests.
 #[doc(hidden)]
 pub use crate::plan::{Calibration, batches::BatchModel};
@@ -12,8 +15,11 @@ pub use crate::stats::GpuStats;
 pub use options::Knobs;
 pub use options::{Cooperation, GpuOptions, Schedule};
 
+use std::path::PathBuf;
+
 use crate::error::{Error, Result};
 use crate::exec;
+use crate::join::calibration;
 
 /// The GPU that joins can run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,4 +72,18 @@ pub fn find() -> Result<Gpu> {
         capability: properties.capability,
         driver: properties.driver,
     })
+}
+
+impl Gpu {
+    /// Whether plans for this GPU rest on a calibration of the machine, as a clause.
+    pub fn calibration(&self) -> String {
+        calibration::for_machine(&self.name).told
+    }
+}
+
+/// Where the calibration file of this machine is, or would be: what `NEARJOIN_CALIBRATION` names,
+/// else `nearjoin/calibration` in `$XDG_CONFIG_HOME` or in `$HOME/.config` (on Windows in
+/// `%APPDATA%`). None where that variable is empty, or none of them is set.
+pub fn calibration_file() -> Option<PathBuf> {
+    calibration::file().ok()
 }
