@@ -59,8 +59,8 @@ pub(crate) enum Command {
     #[command(after_help = GEN_HELP)]
     Gen(Gen),
     /// Tell what this machine has: processors, SIMD level, memory, GPU
-    #[command(after_help = "Example:\n  nearjoin info")]
-    Info,
+    #[command(after_help = INFO_HELP)]
+    Info(Info),
     /// Make points, join them, and show the result
     #[command(after_help = "Example:\n  nearjoin demo")]
     Demo(Demo),
@@ -113,6 +113,11 @@ const GEN_HELP: &str = "\
 Examples:
   nearjoin gen uniform -n 2e6 -d 2 --seed 1 -o points.npy
   nearjoin gen clustered -n 1e5 -d 3 -o points.parquet";
+
+const INFO_HELP: &str = "\
+Examples:
+  nearjoin info
+  nearjoin info --calibrate";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -259,6 +264,15 @@ pub(crate) struct Gen {
     /// Say nothing
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// `nearjoin info`
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// Measure how fast the CPU and the GPU are, which takes a few seconds, and keep it in a file
+    /// that plans go by
+    #[arg(long)]
+    pub(crate) calibrate: bool,
 }
 
 /// `nearjoin demo`

@@ -4,10 +4,17 @@ use nearjoin::gpu::Gpu;
 use nearjoin::{Error, SimdLevel, SystemMemory};
 
 use crate::failure::{Result, say};
-use crate::number;
-use crate::system;
+use crate::{args, calibrate, number, system};
 
-pub(crate) fn run() -> Result {
+pub(crate) fn run(args: &args::Info) -> Result {
+    match args.calibrate {
+        true => calibrate::run(),
+        false => say(table(&rows())),
+    }
+}
+
+/// What this machine has, by name.
+fn rows() -> Vec<(&'static str, String)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let levels: Vec<_> = SimdLevel::ALL
         .iter()
@@ -26,12 +33,14 @@ pub(crate) fn run() -> Result {
         }
         None => "unknown".into(),
     };
-    let (gpu, devices) = match nearjoin::gpu::find() {
+    let found = nearjoin::gpu::find();
+    let calibration = found.as_ref().ok().map(|gpu| ("calibration", gpu.calibration()));
+    let (gpu, devices) = match found {
         Ok(gpu) => (describe(&gpu), "auto (gpu for large joins within ε, else cpu), cpu, gpu"),
         Err(Error::Device { reason, .. }) => (format!("none: {reason}"), "auto (cpu), cpu"),
         Err(error) => (format!("none: {error}"), "auto (cpu), cpu"),
     };
-    let rows = [
+    let mut rows = vec![
         ("nearjoin", env!("CARGO_PKG_VERSION").to_string()),
         ("processor", system::processor().unwrap_or_else(|| "unknown".into())),
         ("threads", threads.to_string()),
@@ -40,8 +49,15 @@ pub(crate) fn run() -> Result {
         ("GPU", gpu),
         ("devices", devices.to_string()),
     ];
-    let lines: Vec<_> = rows.iter().map(|(name, value)| format!("{name:<10} {value}")).collect();
-    say(lines.join("\n"))
+    rows.extend(calibration);
+    rows
+}
+
+/// Names and values, line by line.
+pub(crate) fn table(rows: &[(&str, String)]) -> String {
+    let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, value): &(&str, String)| format!("{name:<widest$}  {value}");
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn describe(gpu: &Gpu) -> String {

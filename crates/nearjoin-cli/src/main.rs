@@ -5,6 +5,7 @@ mod allocator;
 mod args;
 #[cfg(unix)]
 mod bare;
+mod calibrate;
 mod demo;
 mod documents;
 mod estimate;
@@ -64,7 +65,7 @@ fn run() -> failure::Result {
         Command::Knn(args) => join::run(Asked::from(&args)),
         Command::Estimate(args) => estimate::run(&args),
         Command::Gen(args) => generate::run(&args),
-        Command::Info => info::run(),
+        Command::Info(args) => info::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { folder } => documents::man(&folder),

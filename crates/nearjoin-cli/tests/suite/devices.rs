@@ -76,4 +76,6 @@ fn there_is_no_gpu_without_the_feature() {
     let info = folder.nearjoin("info").said;
     assert!(info.contains("none: this nearjoin was built without the feature"), "{info}");
     assert!(info.contains("auto (cpu), cpu"), "{info}");
+    let error = wrong(&folder, "info --calibrate", 1);
+    assert!(error.contains("nothing to calibrate between without a gpu: this nearjoin"), "{error}");
 }

@@ -1,5 +1,5 @@
 //! `nearjoin info` with all kinds of CUDA drivers: libraries of a few lines, made here, which
-//! are found before the system's own.
+//! are found before the system's own. The calibration file is `calibration` in the folder.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -82,18 +82,21 @@ fn run(folder: &Folder, source: &str, arguments: &str) -> Option<Ran> {
     assert_eq!(compiled.code, Some(0), "{}", compiled.errors);
     let mut program = folder.command(arguments);
     program.env("LD_LIBRARY_PATH", &folder.0).env_remove("CUDA_VISIBLE_DEVICES");
+    program.env("NEARJOIN_CALIBRATION", folder.path("calibration"));
     Some(Ran::new(program.output().expect("the program starts")))
 }
 
 /// What `nearjoin info` says of the GPU and of the devices.
 fn info(source: &str) -> Option<(String, String)> {
     let ran = run(&Folder::new(), source, "info")?;
+    Some((row(&ran, "GPU"), row(&ran, "devices")))
+}
+
+/// What a run of `nearjoin info` that went well says under a name.
+fn row(ran: &Ran, name: &str) -> String {
     assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""), "{}", ran.said);
-    let line = |name: &str| {
-        let line = ran.said.lines().find_map(|line| line.strip_prefix(name));
-        line.expect("a line of that name").trim().to_string()
-    };
-    Some((line("GPU"), line("devices")))
+    let line = ran.said.lines().find_map(|line| line.strip_prefix(name));
+    line.expect("a line of that name").trim().to_string()
 }
 
 /// A driver that will not do, and words of the reason.
@@ -220,4 +223,54 @@ fn a_gpu_that_will_not_do() {
     refused(&driver(&[full]), &["Sham", "memory", "taken"]);
     refused(&driver(&["int cuStreamCreate() { return 2; }"]), &["Sham", "memory", "taken"]);
     refused(&driver(&["int cuDevicePrimaryCtxRetain() { return 46; }"]), &["Sham", "error 46"]);
+}
+
+#[test]
+fn a_calibration_is_told() {
+    let folder = Folder::new();
+    let source = driver(&[]);
+    let told = || Some(row(&run(&folder, &source, "info")?, "calibration"));
+    let Some(nothing) = told() else { return };
+    assert_eq!(nothing, "not calibrated: nearjoin info --calibrate measures this machine");
+    let threads = std::thread::available_parallelism().unwrap();
+    let text = format!("version = 1\ndevice = Sham\nthreads = {threads}\ngpu = 2\n");
+    folder.write("calibration", &text);
+    let path = folder.path("calibration").display().to_string();
+    assert_eq!(told().unwrap(), format!("calibrated by {path}"));
+    folder.write("calibration", &text.replace("Sham", "Other"));
+    let other = format!("calibration of another machine (Other, {threads} threads): not used");
+    assert_eq!(told().unwrap(), other);
+    folder.write("calibration", &text.replace("gpu = 2", "gpu = two"));
+    let damage = "line 4: gpu = \"two\" must be a positive number";
+    assert_eq!(told().unwrap(), format!("calibration not used: {path}: {damage}"));
+}
+
+#[test]
+fn a_calibration_is_between_two() {
+    let folder = Folder::new();
+    let none = driver(&["int cuDeviceGetCount(int *count) { *count = 0; return 0; }"]);
+    let Some(ran) = run(&folder, &none, "info --calibrate") else { return };
+    assert_eq!((ran.code, ran.said.as_str()), (Some(1), ""), "{}", ran.errors);
+    let said = "error: there is nothing to calibrate between without a gpu: ";
+    assert!(ran.errors.starts_with(said) && ran.errors.lines().count() == 1, "{}", ran.errors);
+    assert!(!folder.path("calibration").exists());
+    assert!(!run(&folder, &none, "info").unwrap().said.contains("calibrat"));
+}
+
+/// Where no file may be, nothing is measured.
+#[test]
+fn a_calibration_without_a_place() {
+    let folder = Folder::new();
+    let Some(ran) = run(&folder, &driver(&[]), "info") else { return };
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let with = |arguments: &str| {
+        let mut program = folder.command(arguments);
+        program.env("LD_LIBRARY_PATH", &folder.0).env("NEARJOIN_CALIBRATION", "");
+        Ran::new(program.output().expect("the program starts"))
+    };
+    let told = row(&with("info"), "calibration");
+    assert_eq!(told, "not calibrated: NEARJOIN_CALIBRATION is empty");
+    let ran = with("info --calibrate");
+    assert_eq!((ran.code, ran.said.as_str()), (Some(1), ""), "{}", ran.errors);
+    assert!(ran.errors.contains("set NEARJOIN_CALIBRATION to the path"), "{}", ran.errors);
 }

@@ -31,7 +31,6 @@ fn a_machine_is_measured() {
     {
         assert!(text.lines().any(|known| known == line), "{line}: {text}");
     }
-    println!("{found:?}\n{text}");
 }
 
 #[test]
