@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::gpu::Child;
-use crate::gpu::cases::{CASES, PAPERS};
+use crate::gpu::cases::{CASES, HEGJOIN, PAPERS};
 use crate::workload::{Ask, Case, Nearest, Within};
 
 /// What `--help` prints.
@@ -11,7 +11,7 @@ pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
-       nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [options]
+       nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
 
 joins
   (default)         the ε-join
@@ -31,6 +31,10 @@ sections of the ε-join on a GPU
   --gpu-scaling     counts of 10⁷ and 10⁸ uniform 2-D points with 30 neighbours each
   --gpu-papers      the papers' synthetic sets: duplicate removals, threads to a query,
                     schedules, and sizes of batches
+  --hybrid          CPU, GPU and both on the cases of --gpu; how fast fresh memory can be
+                    touched; and a GPU that is lost half way
+  --hybrid-papers   HEGJoin's tables on its exponential sets: DYN, SQ, SC, GPU only and CPU
+                    only, with a GPU that is held back until it is as strong as the CPU
 
 options
   --cases a,b,c     (default: all of the join)
@@ -43,6 +47,8 @@ options
                     exponential2, exponential6
                     --gpu-papers: Syn2D2M to Syn6D2M, Syn2D10M to Syn6D10M, Expo2D2M to
                     Expo6D2M
+                    --hybrid-papers: Hybrid2D2M, Hybrid3D2M, Hybrid4D2M, Hybrid6D2M,
+                    Hybrid8D2M, Hybrid2D10M, Hybrid4D10M, Hybrid6D10M, Hybrid8D10M
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
                     them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
                     the sections of a GPU in proportion).
@@ -89,14 +95,16 @@ pub(crate) enum Section {
     Gpu,
     GpuScaling,
     GpuPapers,
+    Hybrid,
+    HybridPapers,
     /// Every kernel on a few points, for a sanitizer.
     GpuSmall,
 }
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Gpu, GpuPapers, GpuScaling, GpuSmall};
-        matches!(self, Gpu | GpuScaling | GpuPapers | GpuSmall)
+        use Section::{Gpu, GpuPapers, GpuScaling, GpuSmall, Hybrid, HybridPapers};
+        matches!(self, Gpu | GpuScaling | GpuPapers | GpuSmall | Hybrid | HybridPapers)
     }
 }
 
@@ -152,11 +160,14 @@ impl Options {
     fn case_names(&self) -> Vec<&'static str> {
         let has = |section| self.sections.contains(&section);
         let mut names = Vec::new();
-        if has(Section::Gpu) {
+        if has(Section::Gpu) || has(Section::Hybrid) {
             names.extend(CASES.iter().map(|case| case.set.name));
         }
         if has(Section::GpuPapers) {
             names.extend(PAPERS.iter().map(|set| set.name));
+        }
+        if has(Section::HybridPapers) {
+            names.extend(HEGJOIN.iter().map(|row| row.set.name));
         }
         if self.on_gpu() { names } else { self.join.case_names() }
     }
@@ -210,6 +221,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--gpu" => options.sections.push(Section::Gpu),
             "--gpu-scaling" => options.sections.push(Section::GpuScaling),
             "--gpu-papers" => options.sections.push(Section::GpuPapers),
+            "--hybrid" => options.sections.push(Section::Hybrid),
+            "--hybrid-papers" => options.sections.push(Section::HybridPapers),
             "--gpu-small" => options.sections.push(Section::GpuSmall),
             "--gpu-first" => options.child = Some(Child::First(value()?)),
             "--gpu-batches" => options.child = Some(Child::Batches(value()?)),
@@ -323,7 +336,7 @@ mod tests {
     #[test]
     fn the_help_names_every_case() {
         let joins = [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names);
-        for name in joins.chain(parsed("--gpu").unwrap().case_names()) {
+        for name in joins.chain(parsed("--gpu --hybrid-papers").unwrap().case_names()) {
             assert!(HELP.contains(name), "{name}");
         }
     }

@@ -4,6 +4,7 @@ mod batches;
 pub(crate) mod cases;
 mod data;
 mod first;
+mod hybrid;
 mod measure;
 mod papers;
 mod scaling;
@@ -27,6 +28,8 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
         Section::GpuScaling => scaling::run(&target, options).map(|text| (text, true)),
         Section::GpuPapers => papers::run(&target, options),
         Section::GpuSmall => small::run(&target, options),
+        Section::Hybrid => hybrid::run(&target, options),
+        Section::HybridPapers => hybrid::papers::run(&target, options),
         _ => standard::run(&target, options),
     }
 }
@@ -105,9 +108,14 @@ impl Target {
         self.join_with(eps, gpu, Knobs::default())
     }
 
-    fn join_with(&self, eps: f64, gpu: GpuOptions, mut knobs: Knobs) -> EpsJoin {
+    fn join_with(&self, eps: f64, gpu: GpuOptions, knobs: Knobs) -> EpsJoin {
+        EpsJoin::new(eps).device(Device::Gpu).gpu(gpu.knobs(self.knobs(knobs)))
+    }
+
+    /// Knobs with the device.
+    fn knobs(&self, mut knobs: Knobs) -> Knobs {
         knobs.driver.clone_from(&self.driver);
-        EpsJoin::new(eps).device(Device::Gpu).gpu(gpu.knobs(knobs))
+        knobs
     }
 }
 
@@ -193,6 +201,16 @@ mod tests {
         assert_eq!(text.matches("| Expo3D2M").count(), 2, "{text}");
         let text = run_child(&Child::Batches("Expo3D2M".into()), &options).unwrap();
         assert_eq!(text.matches("measured best").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn both_on_the_kernels_own_sources() {
+        let options = options("--hybrid --cases uniform3 --points 400");
+        let (text, right) = run(Section::Hybrid, &options).unwrap();
+        assert!(right && text.contains("| uniform3"), "{text}");
+        let options = self::options("--hybrid-papers --cases Hybrid3D2M --points 400");
+        let (text, right) = run(Section::HybridPapers, &options).unwrap();
+        assert!(right && text.matches("| Hybrid3D2M").count() >= 3, "{text}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 # Tests and measures nearjoin on the GPU of this machine.
 #
 #   run.sh [section …]    sections: conformance unit memcheck racecheck bench scaling papers
+#                         hybrid hybrid-papers
 #                         (default: all of them; check: the first four; tables: the others)
 #
 # Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
@@ -44,7 +45,7 @@ table() {
 
 section() {
     case $1 in
-    conformance) NEARJOIN_TEST_GPU=1 "$bin/suite" gpu:: ;;
+    conformance) NEARJOIN_TEST_GPU=1 "$bin/suite" gpu:: hybrid:: ;;
     # The sham driver is for machines without one.
     unit) "$bin/unit" exec::gpu::cuda --skip sham ;;
     memcheck) sanitizer memcheck "$bin/nearjoin-bench" --gpu-small ${SMALL:+--points "$SMALL"} ;;
@@ -52,6 +53,8 @@ section() {
     bench) table gpu --gpu ;;
     scaling) table gpu-scaling --gpu-scaling ;;
     papers) table gpu-papers --gpu-papers --reps 3 ;;
+    hybrid) table hybrid --hybrid ;;
+    hybrid-papers) table hybrid-papers --hybrid-papers --reps 2 ;;
     *)
         echo "no section $1: see the top of run.sh"
         return 2
@@ -60,7 +63,7 @@ section() {
 }
 
 checks="conformance unit memcheck racecheck"
-tables="bench scaling papers"
+tables="bench scaling papers hybrid hybrid-papers"
 wanted=()
 for name in "${@:-all}"; do
     case $name in

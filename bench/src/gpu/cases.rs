@@ -142,6 +142,40 @@ pub(crate) const PAPERS: &[Set] = &[
     Set::new("Expo6D2M", Law::Exponential, 2 * MILLION, 6, 0.01),
 ];
 
+/// An exponential set of HEGJoin, and what the paper has for it where it has a figure: the share of
+/// the sum of both throughputs that DYN reaches (table 4), and of its time that transfers take at
+/// the most (table 5).
+#[derive(Debug)]
+pub(crate) struct Heg {
+    pub(crate) set: Set,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) transfers: Option<f64>,
+}
+
+const fn heg(
+    (name, points, dimension, eps): (&'static str, usize, usize, f64),
+    ratio: Option<f64>,
+    transfers: Option<f64>,
+) -> Heg {
+    Heg { set: Set::new(name, Law::Exponential, points, dimension, eps), ratio, transfers }
+}
+
+/// HEGJoin's exponential sets (λ = 40). Where the paper's table has a figure, ε is its own.
+pub(crate) const HEGJOIN: &[Heg] = &[
+    heg(("Hybrid2D2M", 2 * MILLION, 2, 0.002), Some(0.86), Some(0.16)),
+    heg(("Hybrid3D2M", 2 * MILLION, 3, 0.004), None, None),
+    heg(("Hybrid4D2M", 2 * MILLION, 4, 0.01), Some(0.90), Some(0.11)),
+    heg(("Hybrid6D2M", 2 * MILLION, 6, 0.01), None, None),
+    heg(("Hybrid8D2M", 2 * MILLION, 8, 0.015), Some(0.92), Some(0.01)),
+    heg(("Hybrid2D10M", 10 * MILLION, 2, 0.0004), Some(0.92), Some(0.25)),
+    heg(("Hybrid4D10M", 10 * MILLION, 4, 0.004), Some(0.88), Some(0.15)),
+    heg(("Hybrid6D10M", 10 * MILLION, 6, 0.006), None, None),
+    heg(("Hybrid8D10M", 10 * MILLION, 8, 0.0072), None, None),
+];
+
+/// Mean imbalance of DYN, SQ and SC over all sets of the paper (figure 12).
+pub(crate) const IMBALANCE: [f64; 3] = [0.14, 0.53, 0.32];
+
 /// Those whose batches are modelled.
 pub(crate) const BATCHED: &[&str] = &["Syn2D10M", "Syn6D2M", "Expo2D2M", "Expo6D2M"];
 
