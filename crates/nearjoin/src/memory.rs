@@ -89,14 +89,7 @@ impl<T: Zeroable> Buffer<T> {
     pub(crate) fn faulted_in(len: usize) -> Result<Self> {
         use rayon::prelude::*;
         let mut buffer = Self::zeroed(len)?;
-        let per_page = SMALL_PAGE / size_of::<T>();
-        buffer.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(|huge_page| {
-            for at in (0..huge_page.len()).step_by(per_page) {
-                // SAFETY: a valid element; all bits zero is the value 0. The write is
-                // volatile so that it is made although it changes nothing.
-                unsafe { core::ptr::write_volatile(&mut huge_page[at], core::mem::zeroed()) };
-            }
-        });
+        buffer.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(touch);
         Ok(buffer)
     }
 
@@ -206,6 +199,16 @@ impl<T: fmt::Debug> fmt::Debug for Buffer<T> {
 impl<T: PartialEq> PartialEq for Buffer<T> {
     fn eq(&self, other: &Self) -> bool {
         self[..] == other[..]
+    }
+}
+
+/// Writes zeros to a place in every page of an array of zeros, so that later writes meet no page
+/// fault.
+pub(crate) fn touch<T: Zeroable>(zeros: &mut [T]) {
+    for at in (0..zeros.len()).step_by(SMALL_PAGE / size_of::<T>()) {
+        // SAFETY: a valid element; all bits zero is the value 0. The write is volatile so that it
+        // is made although it changes nothing.
+        unsafe { core::ptr::write_volatile(&mut zeros[at], core::mem::zeroed()) };
     }
 }
 

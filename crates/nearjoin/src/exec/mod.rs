@@ -157,12 +157,14 @@ pub(crate) enum Meeting {
 
 /// Rows of which the offsets are known.
 pub(crate) trait LaidOut<T> {
-    /// Writes them one after the other. `offsets` are those that were asked for.
+    /// Writes them one after the other. `offsets` are those that were asked for; `fresh`, whether
+    /// nobody has touched the pages of the arrays yet.
     fn write(
         self: Box<Self>,
         offsets: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
+        fresh: bool,
     ) -> Result<Work, Unfinished>;
 }
 

@@ -2,7 +2,8 @@ use super::fill::Kept;
 use super::{Execution, Receive, setters};
 use crate::error::{Error, Result};
 use crate::exec::Request;
-use crate::memory::Buffer;
+use crate::exec::pool::Pool;
+use crate::memory::{Buffer, Zeroable};
 use crate::scalar::Scalar;
 
 /// All neighbours, row by row: compressed sparse rows.
@@ -135,12 +136,13 @@ impl<T: Scalar> Receive<T> for CsrSink<T> {
         let bytes = result_bytes::<T>(rows, pairs, self.request);
         execution.budget.check_result(bytes)?;
         let pool = execution.pool;
-        let mut ids = pool.install(|| Buffer::<u32>::faulted_in(pairs as usize))?;
+        let fresh = kept.touches_pages();
+        let mut ids = new(pool, pairs as usize, fresh)?;
         let mut distances = match self.request.distances {
-            true => Some(pool.install(|| Buffer::<T>::faulted_in(pairs as usize))?),
+            true => Some(new(pool, pairs as usize, fresh)?),
             false => None,
         };
-        kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut())?;
+        kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut(), fresh)?;
         execution.stats.result_bytes = bytes;
         self.csr = Csr { offsets, ids, distances };
         Ok(())
@@ -217,11 +219,16 @@ impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
             }
             None => None,
         };
-        kept.fill(execution, self.request, self.offsets, ids, distances)?;
+        kept.fill(execution, self.request, self.offsets, ids, distances, false)?;
         execution.stats.result_bytes = result_bytes::<T>(rows, needed, self.request);
         self.pairs = needed;
         Ok(())
     }
+}
+
+/// An array of the result, whose pages are touched by all threads unless they are to be `fresh`.
+fn new<V: Zeroable>(pool: &Pool, len: usize, fresh: bool) -> Result<Buffer<V>> {
+    if fresh { Buffer::zeroed(len) } else { pool.install(|| Buffer::faulted_in(len)) }
 }
 
 fn offset_bytes(rows: usize) -> u64 {

@@ -138,7 +138,13 @@ impl<'a, T: Scalar> Kept<'a, T> {
         Ok(Some(Kept::Rows(arenas.into_iter().map(open).collect())))
     }
 
-    /// Puts every row in its place.
+    /// Whether whoever writes the rows touches the pages of their arrays, while rows are on their
+    /// way.
+    pub(super) fn touches_pages(&self) -> bool {
+        matches!(self, Kept::LaidOut(_))
+    }
+
+    /// Puts every row in its place. `fresh`: nobody has touched the pages of the arrays.
     pub(super) fn fill(
         self,
         execution: &mut Execution<'_, T>,
@@ -146,6 +152,7 @@ impl<'a, T: Scalar> Kept<'a, T> {
         offsets: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
+        fresh: bool,
     ) -> Result<()> {
         match self {
             Kept::Counted => {
@@ -161,7 +168,7 @@ impl<'a, T: Scalar> Kept<'a, T> {
                 execution.pool.install(|| arenas.par_iter().for_each(|arena| arena.place(&place)));
             }
             Kept::LaidOut(rows) => {
-                execution.stats.record(rows.write(offsets, ids, distances)?);
+                execution.stats.record(rows.write(offsets, ids, distances, fresh)?);
             }
         }
         Ok(())

@@ -20,7 +20,8 @@ use crate::plan::batches;
 use crate::scalar::Scalar;
 use crate::scale::Scale;
 
-/// Threads that copy what has landed to where it belongs: more do not make the memory faster.
+/// Threads that copy what has landed to where it belongs: more do not make the memory faster. Memory
+/// that nobody has touched takes all threads: the system has to clear it.
 const LANDING: usize = 8;
 /// Bytes of offsets up to which they stay in pinned memory.
 const PINNED_OFFSETS: usize = 64 << 20;
@@ -189,16 +190,19 @@ impl<T: Scalar> Found<'_, T> {
         ends: &[u64],
         ids: &mut [u32],
         mut distances: Option<&mut [T]>,
+        fresh: bool,
     ) -> core::result::Result<Work, Unfinished> {
         let session = &self.join.session;
         session.enter(Phase::Joining);
         let began = Instant::now();
         let chunk = session.chunk(total(ends) * self.pair_bytes());
+        let threads = session.pool.threads();
+        let landers = if fresh { threads } else { threads.min(LANDING) };
         let (landed, arrived) = {
             // Batches come in the order of the rows: what is left of both arrays.
             let mut ids_left = &mut ids[..];
             let mut distances_left = distances.as_deref_mut().unwrap_or_default();
-            Landing::run(session.pool.threads().min(LANDING), |landing| {
+            Landing::run(landers, fresh, |landing| {
                 self.batches(ends, &mut |batch, stage| {
                     let len = (ends[batch.rows.end] - batch.base) as usize;
                     let check = || session.check_cancelled();
@@ -252,9 +256,10 @@ impl<T: Scalar> LaidOut<T> for Found<'_, T> {
         ends: &[u64],
         ids: &mut [u32],
         distances: Option<&mut [T]>,
+        fresh: bool,
     ) -> core::result::Result<Work, Unfinished> {
         let began = Instant::now();
-        let work = self.write_all(ends, ids, distances)?;
+        let work = self.write_all(ends, ids, distances, fresh)?;
         let all = ends.len() - 1;
         self.join.session.hold(began, work).map_err(|stop| Unfinished {
             error: stop.into(),

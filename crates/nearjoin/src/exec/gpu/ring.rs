@@ -9,7 +9,7 @@ use super::device::{Array, Piece, Stage, values};
 use super::driver::{Fault, HostMemory, Transfer};
 use super::session::Result;
 use crate::exec::pool::{self, Pool};
-use crate::memory::copy_around_cache;
+use crate::memory::{Zeroable, copy_around_cache, touch};
 use crate::plan::batches::DEPTH;
 use crate::scalar::Scalar;
 
@@ -141,10 +141,11 @@ impl Record {
 }
 
 impl<'scope, T: Scalar> Landing<'scope, T> {
-    /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them.
-    /// Gives the bytes moved, and what has arrived in any case.
+    /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them, in
+    /// `fresh` memory or not. Gives the bytes moved, and what has arrived in any case.
     pub(super) fn run(
         threads: usize,
+        fresh: bool,
         work: impl FnOnce(&mut Landing<'scope, T>) -> Result<()>,
     ) -> (Result<u64>, Arrived) {
         let (send, receive) = mpsc::sync_channel(DEPTH);
@@ -157,7 +158,7 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         let done = std::thread::scope(|scope| {
             let spawn = |receive: &Arc<_>| {
                 let (receive, record) = (Arc::clone(receive), &record);
-                pool::spawn(scope, move || land_pieces::<T>(&receive, record))
+                pool::spawn(scope, move || land_pieces::<T>(&receive, record, fresh))
             };
             let mut landers = vec![spawn(&receive)?];
             let more = (1..threads).map_while(|_| spawn(&receive).ok());
@@ -221,22 +222,44 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
 fn land_pieces<T: Scalar>(
     receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>,
     record: &Mutex<Record>,
+    fresh: bool,
 ) -> core::result::Result<(), Fault> {
     loop {
         // Waits until there is a piece, or the sender is dropped, which `Landing::run` does
         // before it joins the threads. Whoever waits for the lock waits for the same.
         let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
         let Ok((number, transfer, destination)) = next else { return Ok(()) };
-        let host = transfer.wait()?;
         match destination {
-            Destination::Ids(ids) => {
-                copy_around_cache(ids, values(&*host, 0, size_of_val(ids)));
-            }
+            Destination::Ids(ids) => land_piece(transfer, ids, fresh, |host| {
+                values(host, 0, host.bytes().len() / 4 * 4)
+            })?,
             Destination::Distances(distances) => {
-                let bytes = size_of_val(distances);
-                copy_around_cache(distances, T::from_bytes(&host.bytes()[..bytes]));
+                land_piece(transfer, distances, fresh, |host| T::from_bytes(host.bytes()))?
             }
         }
         record.lock().unwrap_or_else(|e| e.into_inner()).add(number);
     }
+}
+
+/// Waits for a piece, and copies it to its place.
+///
+/// The pages of a `fresh` place are touched while the piece is on the bus. The system leaves the
+/// zeros that it writes there in the cache, so the copy goes there too: around it, both would have
+/// to be written to memory.
+fn land_piece<V: Zeroable>(
+    transfer: Box<dyn Transfer>,
+    to: &mut [V],
+    fresh: bool,
+    values: impl FnOnce(&dyn HostMemory) -> &[V],
+) -> core::result::Result<(), Fault> {
+    if fresh {
+        touch(to);
+    }
+    let host = transfer.wait()?;
+    let from = &values(&*host)[..to.len()];
+    match fresh {
+        true => to.copy_from_slice(from),
+        false => copy_around_cache(to, from),
+    }
+    Ok(())
 }
