@@ -115,6 +115,11 @@ impl<'a, T: Scalar> Points<'a, T> {
         Ok(PointsBuf { data, dimension: self.dimension, magnitudes: self.magnitudes })
     }
 
+    /// Points of which all coordinates are of these: they are not checked again.
+    pub(crate) fn of_these<'b>(&self, data: &'b [T]) -> Points<'b, T> {
+        Points { data, dimension: self.dimension, magnitudes: self.magnitudes }
+    }
+
     /// Some of the points, one after the other. They are not checked again.
     ///
     /// ```

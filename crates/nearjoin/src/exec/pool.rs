@@ -57,10 +57,19 @@ impl Pool {
     /// Runs `work` once on every thread, the calling one among them, with the thread's
     /// number. Threads that the system refuses are done without.
     pub(crate) fn each<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        self.each_of(self.threads, work)
+    }
+
+    /// The same on so many threads.
+    pub(crate) fn each_of<R: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize) -> R + Sync,
+    ) -> Vec<R> {
         let work = &work;
         std::thread::scope(|scope| {
             let start = |worker: usize| spawn(scope, move || work(worker)).ok();
-            let others: Vec<_> = (1..self.threads).map_while(start).collect();
+            let others: Vec<_> = (1..threads).map_while(start).collect();
             let mut results = vec![work(0)];
             // The others end as this one did: when the queue is empty, or closed by whoever failed.
             for other in others {

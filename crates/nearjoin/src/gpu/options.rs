@@ -3,6 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::driver::Driver;
 use crate::error::{Error, Result};
@@ -82,6 +83,8 @@ pub struct Knobs {
     pub estimate: Option<f64>,
     /// Parts that the points are cut into, as if the device could not hold them.
     pub partitions: Option<usize>,
+    /// How long after its index the device is said to be lost, when it is next looked at.
+    pub lost_after: Option<Duration>,
 }
 
 impl GpuOptions {

@@ -87,8 +87,9 @@ pub(super) fn decide<T: Scalar>(
     let system = asked.options.memory_limit.map_or_else(SystemMemory::now, |_| None);
     let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
     let given = asked.options.gpu.knobs.calibration;
-    let host = Host { threads, memory, calibration: given.unwrap_or_default() };
     let device = asked.options.device;
+    let gpu_is_open = gpu::is_open() && asked.options.gpu.knobs.driver.is_none();
+    let host = Host { threads, memory, gpu_is_open, calibration: given.unwrap_or_default() };
     let (Device::Gpu | Device::Hybrid, Question::Within(within)) = (device, asked.question) else {
         return decide_freely(asked, &summarise(effort::<T>(asked)), host);
     };

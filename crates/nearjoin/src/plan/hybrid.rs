@@ -12,9 +12,13 @@ use crate::stats::bytes;
 
 /// Streams of the GPU that take work, each with a thread.
 pub(crate) const LANES: usize = 3;
-/// A batch on demand is what is left, divided by so many for each stream: HEGJoin has two, but no
-/// batches that shrink; with more, the last ones are small enough for both to end together.
-pub(crate) const BATCHES: f64 = 6.0;
+/// Threads from which on one of the processor is left to those streams: they wait most of the time,
+/// but where every core is busy they wait for one of those too, some milliseconds each time.
+pub(crate) const MANY_THREADS: usize = 8;
+/// A batch on demand is what is left, divided by so many for each stream, as in HEGJoin (§4.3); and
+/// the share of all work that a batch has at least: it takes some milliseconds to get one ready.
+pub(crate) const BATCHES: f64 = 2.0;
+pub(crate) const LEAST_BATCH: f64 = 1.0 / 160.0;
 /// Pairs that a batch of the GPU is expected to have at the most, as in the papers.
 pub(crate) const MOST_PAIRS: f64 = 5e7;
 /// Units whose pairs are counted to infer those of all: about so many.
@@ -27,8 +31,9 @@ const LARGEST: usize = 4096;
 const TOGETHER: f64 = 0.85;
 /// Seconds that it takes to share: units are probed, and batches go over the bus.
 const SHARING: f64 = 0.005;
-/// How much faster both must be than one alone, to be worth it.
-const WORTH: f64 = 0.95;
+/// How much faster both must be than one alone, to be worth it: estimates may be wrong by a factor of
+/// two, and one alone never does worse than itself.
+const WORTH: f64 = 0.8;
 
 /// Queries of a unit that both processors can take: whole blocks, and boxes of blocks where there
 /// are many.
@@ -83,11 +88,12 @@ pub(crate) fn weigh(
     on_gpu: &Decision,
     calibration: String,
 ) -> Weighed {
-    let ((_, cpu), (_, gpu)) = (on_cpu.seconds(), on_gpu.seconds());
-    let index = on_cpu.index_seconds();
-    let searched = (cpu - index).max(0.0);
-    // While the CPU sorts its points, the GPU waits for the units that their order makes.
-    let both = index + SHARING + searched * gpu / (searched + gpu).max(1e-12) / TOGETHER;
+    let (here, there) = (on_cpu.row_seconds(), on_gpu.row_seconds());
+    let (cpu, gpu) = (here.total(), there.total());
+    // While the CPU sorts its points, the GPU waits for the units that their order makes. Then both
+    // search, and the answer goes to one memory, whoever found it.
+    let search = here.search * there.search / (here.search + there.search).max(1e-12) / TOGETHER;
+    let both = here.index + SHARING + search + here.written.max(there.written);
     let weighed = |role, why: String| Weighed {
         role,
         seconds: [cpu, gpu, both],

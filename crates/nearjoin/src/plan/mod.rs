@@ -45,6 +45,8 @@ pub(crate) struct Host {
     pub(crate) threads: usize,
     /// Bytes of memory that are available.
     pub(crate) memory: u64,
+    /// Whether this process has opened a GPU before: another join need not wait for that.
+    pub(crate) gpu_is_open: bool,
     pub(crate) calibration: Calibration,
 }
 
@@ -85,6 +87,29 @@ pub(crate) enum How {
     Gpu(OnGpu),
     Both(Box<Together>),
 }
+
+/// Where seconds go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSeconds {
+    /// Putting points in order before anybody can search; part of the search on a GPU.
+    pub(crate) index: f64,
+    pub(crate) search: f64,
+    /// Rows on their way to their places.
+    pub(crate) written: f64,
+}
+
+impl RowSeconds {
+    pub(crate) fn total(self) -> f64 {
+        self.index + self.search + self.written
+    }
+}
+
+/// Threads that do not slow each other down, and by which power of their number more of them do:
+/// sixteen do seven times what one does.
+const FEW_THREADS: f64 = 2.0;
+const CROWDED: f64 = 0.4;
+/// Seconds that a join on a GPU takes, however small it is.
+const GPU_START: f64 = 5e-4;
 
 /// Neighbours that a left point is expected to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,7 +205,8 @@ pub(crate) fn worth_a_gpu<'a>(
         return Err(Some("it does not have the strategy ego".into()));
     }
     let (_, seconds) = on_cpu.seconds();
-    match seconds < host.calibration.worth_a_gpu {
+    let least = if host.gpu_is_open { 0.0 } else { host.calibration.worth_a_gpu };
+    match seconds < least {
         true => {
             Err(Some(format!("the join takes the cpu some {seconds:.3} s, which is too little")))
         }
@@ -273,28 +299,43 @@ impl Decision {
 
     /// Expected seconds to index and to count, and to list all neighbours.
     pub(crate) fn seconds(&self) -> (f64, f64) {
-        let queries = self.points.0 as f64;
+        (self.count_seconds(), self.row_seconds().total())
+    }
+
+    fn count_seconds(&self) -> f64 {
         let count = self.chosen.cost.nanoseconds(&self.sharing) * 1e-9;
         match &self.how {
-            How::Cpu(_) | How::Both(_) => {
-                // Neighbours are found once more, beside some of the time of the index.
-                let searched = self.sharing.queries(self.chosen.cost.per_query) * 1e-9;
-                let written = estimate::ROW * queries + estimate::PAIR * self.pairs();
-                let rows = count + 0.3 * searched + written / self.sharing.threads * 1e-9;
-                (count * self.calibration.cpu, rows * self.calibration.cpu)
-            }
+            How::Cpu(_) | How::Both(_) => count * self.crowd() * self.calibration.cpu,
             How::Gpu(how) => {
                 let held = how.rate.map_or(0.0, |rate| self.tests() / rate);
-                let count = (count * self.calibration.gpu).max(held);
-                let landed = (self.pairs() * 4.0 + queries * 8.0) / self.calibration.landing;
-                (count, 2.0 * count + landed)
+                GPU_START + (count * self.calibration.gpu).max(held)
             }
         }
     }
 
-    /// Of these, the seconds of the index on the CPU.
-    fn index_seconds(&self) -> f64 {
-        self.chosen.cost.index / self.sharing.threads * 1e-9 * self.calibration.cpu
+    /// Where the seconds go that it takes to list all neighbours.
+    pub(crate) fn row_seconds(&self) -> RowSeconds {
+        let queries = self.points.0 as f64;
+        match &self.how {
+            How::Cpu(_) | How::Both(_) => {
+                let slowed = self.crowd() * self.calibration.cpu * 1e-9;
+                let index = self.chosen.cost.index / self.sharing.threads * slowed;
+                let searched = self.sharing.queries(self.chosen.cost.per_query) * slowed;
+                let written = estimate::ROW * queries + estimate::PAIR * self.pairs();
+                let written = written / self.sharing.threads * self.calibration.cpu * 1e-9;
+                // Neighbours are found once more, in some of the time.
+                RowSeconds { index, search: 1.3 * searched, written }
+            }
+            How::Gpu(_) => {
+                let written = (self.pairs() * 4.0 + queries * 8.0) / self.calibration.landing;
+                RowSeconds { index: 0.0, search: 2.0 * self.count_seconds(), written }
+            }
+        }
+    }
+
+    /// How much longer each of many threads takes than one of two does: they share the memory.
+    fn crowd(&self) -> f64 {
+        (self.sharing.threads / FEW_THREADS).max(1.0).powf(CROWDED)
     }
 
     /// How the CPU works, where it does.

@@ -2,6 +2,7 @@
 //! what it is.
 
 use core::fmt;
+use core::time::Duration;
 
 use super::batches::BatchModel;
 use super::{Asked, Calibration, Expected, Narrow, gpu};
@@ -106,6 +107,8 @@ pub(crate) struct OnGpu {
     most_batch: u64,
     /// Whether the CPU finishes what the device leaves when it is lost.
     pub(crate) rescue: bool,
+    /// How long after its index the device is said to be lost, for tests.
+    pub(crate) lost_after: Option<Duration>,
     /// Distance tests a second, where the device is to do no more.
     pub(crate) rate: Option<f64>,
     calibration: Calibration,
@@ -158,6 +161,7 @@ impl OnGpu {
             batch: options.batch_bytes,
             most_batch: (rest / 6).max(1 << 20),
             rescue: asked.options.device != Device::Gpu || asked.options.rescue,
+            lost_after: options.knobs.lost_after,
             rate: options.rate_limit.filter(|rate| *rate > 0.0),
             calibration: *calibration,
         }

@@ -19,7 +19,7 @@ fn neighbors(summary: Summary, neighbors: f64) -> Summary {
 }
 
 fn host() -> Host {
-    Host { threads: 4, memory: 16 << 30, calibration: Calibration::default() }
+    Host { threads: 4, memory: 16 << 30, gpu_is_open: false, calibration: Calibration::default() }
 }
 
 fn gpu(free: u64) -> GpuFacts {
@@ -51,6 +51,7 @@ fn a_gpu_is_looked_for_where_the_cpu_takes_long() {
     assert!(reason.contains("too little"), "{reason}");
     let large = on_cpu(&asked, &points(50_000_000, 0.01, 1e-6), &host());
     assert!(worth_a_gpu(&asked, &large, &host()).is_ok());
+    assert!(worth_a_gpu(&asked, &small, &Host { gpu_is_open: true, ..host() }).is_ok());
     // A machine where a GPU is opened at once.
     let calibration = Calibration { worth_a_gpu: 0.0, ..Calibration::default() };
     assert!(worth_a_gpu(&asked, &small, &Host { calibration, ..host() }).is_ok());

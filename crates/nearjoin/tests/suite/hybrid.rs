@@ -115,7 +115,9 @@ fn both_tell_what_they_did() {
         assert_eq!((hybrid.partitioning, hybrid.lost.as_ref()), (Some(partitioning), None));
         let (cpu, gpu) = (hybrid.of(Device::Cpu), hybrid.of(Device::Gpu));
         assert_eq!(cpu.distance_tests + gpu.distance_tests, stats.distance_tests);
-        assert!(gpu.units > 0 && gpu.busy > 0.0 && cpu.units > 0, "{hybrid:?}");
+        // On demand, a machine with much else to do may let one of them take all.
+        let fixed = partitioning != Partitioning::Dyn;
+        assert!(!fixed || gpu.units > 0 && gpu.busy > 0.0 && cpu.units > 0, "{hybrid:?}");
         // Rows were kept in one pass, or counted in another before.
         let passes = (cpu.queries + gpu.queries) / 3000;
         assert_eq!((cpu.queries + gpu.queries, passes.clamp(1, 2)), (3000 * passes, passes));

@@ -164,7 +164,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             let work = worker.work();
             worker.reporter.report(work)
         };
-        self.pool.each(|number| {
+        self.pool.each_of(units.threads(self.pool.threads()), |number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
             while let Some(unit) = units.take(number) {

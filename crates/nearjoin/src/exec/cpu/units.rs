@@ -8,7 +8,9 @@ use super::numbers::Numbers;
 use crate::error::Result;
 use crate::exec::queue::Queue;
 use crate::exec::{Emit, Request, Work};
+use crate::index::layout::Columns;
 use crate::index::{Run, ego};
+use crate::memory::{reserve, with_capacity};
 use crate::points::{Points, PointsBuf};
 use crate::scalar::Scalar;
 
@@ -18,6 +20,10 @@ pub(crate) trait Units: Sync {
     fn take(&self, thread: usize) -> Option<Run>;
     /// Hands out nothing more.
     fn close(&self);
+    /// How many of so many threads should come for units.
+    fn threads(&self, all: usize) -> usize {
+        all
+    }
 }
 
 impl Units for Queue {
@@ -37,6 +43,23 @@ pub(crate) struct Load {
     pub(crate) work: f64,
     /// Neighbours of all its queries, where they were sampled.
     pub(crate) pairs: Option<f64>,
+}
+
+/// Queries by names that every device understands.
+pub(crate) struct Named<T> {
+    /// Their rows of the whole input.
+    pub(crate) rows: Vec<u32>,
+    /// Their numbers in the join.
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) coordinates: Vec<T>,
+}
+
+impl<T> Named<T> {
+    /// Room for so many.
+    pub(crate) fn new(queries: usize) -> Result<Self> {
+        let (rows, numbers) = (with_capacity(queries)?, with_capacity(queries)?);
+        Ok(Named { rows, numbers, coordinates: Vec::new() })
+    }
 }
 
 /// Blocks of a unit whose candidates are listed.
@@ -91,15 +114,31 @@ impl<T: Scalar> CpuJoin<'_, T> {
         self.range.clone()
     }
 
-    /// Appends the rows of the whole input that the queries at some positions are, and their
-    /// numbers in this join.
-    pub(crate) fn name_queries(&self, at: Run, rows: &mut Vec<u32>, numbers: &mut Vec<u32>) {
-        let ids = &self.queries().ids()[at.start as usize..at.end as usize];
-        rows.extend(ids.iter().map(|&id| self.numbers.row(id)));
+    /// Appends the queries at some positions to a list that another device understands.
+    pub(crate) fn name_queries(&self, at: Run, named: &mut Named<T>) -> Result<()> {
+        let layout = self.queries();
+        let ids = &layout.ids()[at.start as usize..at.end as usize];
+        named.rows.extend(ids.iter().map(|&id| self.numbers.row(id)));
         match self.numbers {
-            Numbers::Places { first } => numbers.extend(at.map(|position| position - first)),
-            _ => numbers.extend_from_slice(ids),
+            Numbers::Places { first } => named.numbers.extend(at.clone().map(|p| p - first)),
+            _ => named.numbers.extend_from_slice(ids),
         }
+        reserve(&mut named.coordinates, ids.len() * layout.dim())?;
+        match layout.columns() {
+            // They stand close together here, and far apart in the input.
+            Columns::Own(columns) => {
+                for position in at {
+                    let of = |j: usize| columns[j * layout.stride() + position as usize];
+                    named.coordinates.extend((0..layout.dim()).map(of));
+                }
+            }
+            Columns::Narrow { .. } => {
+                let points = layout.points();
+                let each = ids.iter().map(|&id| points.row(id as usize));
+                each.for_each(|point| named.coordinates.extend_from_slice(point));
+            }
+        }
+        Ok(())
     }
 
     /// What every `unit` queries are expected to cost: from the candidates of some of their blocks

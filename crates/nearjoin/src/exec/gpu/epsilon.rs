@@ -130,11 +130,11 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         &'b self,
         (lane, lanes): (usize, usize),
         rows: Vec<u32>,
+        coordinates: &[T],
     ) -> Result<GpuJoin<'b, T>> {
         let share = rows.len() as f64 / self.asking.len().max(1) as f64;
         let session = self.session.for_share(share).in_lane(lane, lanes);
-        let points = self.session.pool.install(|| self.asking.gather(&rows))?;
-        Ok(self.in_session(session, rows, points.as_points())?)
+        Ok(self.in_session(session, rows, self.asking.of_these(coordinates))?)
     }
 
     fn in_session<'b>(

@@ -1,5 +1,6 @@
 //! The GPU engine.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -29,10 +30,20 @@ mod disabled;
 #[cfg(not(feature = "cuda"))]
 use disabled as backend;
 
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the GPU of this process has been opened.
+pub(crate) fn is_open() -> bool {
+    OPENED.load(Relaxed)
+}
+
 /// The GPU of this process, opened when it is first asked for; or why there is none.
 pub(crate) fn open() -> Result<Arc<dyn driver::Driver>> {
     match backend::open() {
-        Ok(driver) => Ok(driver),
+        Ok(driver) => {
+            OPENED.store(true, Relaxed);
+            Ok(driver)
+        }
         Err(reason) => Err(Error::Device { device: "gpu", reason }),
     }
 }

@@ -74,6 +74,7 @@ pub(super) struct Session<'a> {
     lane: Option<usize>,
     /// Until when the device is held back, where its rate is limited.
     held: Arc<Mutex<Option<Instant>>>,
+    opened: Instant,
     stats: Mutex<GpuStats>,
 }
 
@@ -94,15 +95,15 @@ impl<'a> Session<'a> {
             schedule: how.schedule,
             ..GpuStats::default()
         };
-        let (lane, held) = (None, Arc::default());
-        Session { device, pool, how, monitor, lane, held, stats: Mutex::new(stats) }
+        let (lane, held, opened) = (None, Arc::default(), Instant::now());
+        Session { device, pool, how, monitor, lane, held, opened, stats: Mutex::new(stats) }
     }
 
     /// A session of its own for a share of the queries.
     pub(super) fn for_share(&self, share: f64) -> Self {
         let (device, how) = (self.device.clone(), self.how.for_share(share));
         let session = Session::new(device, self.pool, how, self.monitor);
-        Session { lane: self.lane, held: self.held.clone(), ..session }
+        Session { lane: self.lane, held: self.held.clone(), opened: self.opened, ..session }
     }
 
     /// The same in one stream, beside those of other lanes.
@@ -173,6 +174,9 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn check_cancelled(&self) -> Result<()> {
+        if self.how.lost_after.is_some_and(|after| self.opened.elapsed() > after) {
+            return Err(Fault::Failed { reason: "it was to be lost by now".into() }.into());
+        }
         match self.monitor {
             Some(monitor) if monitor.is_cancelled() => Err(Error::Cancelled.into()),
             _ => Ok(()),

@@ -39,7 +39,12 @@ pub(super) fn words(stage: &Stage, words: &[u32]) -> Result<Array<u32>> {
 /// of the others.
 fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>) -> Result<()> {
     let (copier, next) = (stage.copier(), AtomicUsize::new(0));
-    let threads = rayon::current_num_threads().min(COPYING).min(data.len().div_ceil(PIECE));
+    let pieces = data.len().div_ceil(PIECE);
+    if pieces <= 2 {
+        // Done before another thread would wake.
+        return work(copier, data, to, &next);
+    }
+    let threads = rayon::current_num_threads().min(COPYING).min(pieces);
     (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| work(copier, data, to, &next))
 }
 

@@ -102,32 +102,13 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         on_cpu: impl FnOnce(&CpuJoin<'_, T>) -> Result<Work>,
     ) -> Result<Work> {
         if let Some(gpu) = self.gpu() {
-            let answer = self.timed(Device::Gpu, self.len(), || on_gpu(gpu));
+            let answer = self.common.log.timed(Device::Gpu, self.len(), || on_gpu(gpu));
             match answer {
                 Err(error) if is_loss(&error) => self.lose(error, self.len()),
                 answer => return answer,
             }
         }
         self.on_cpu(None, on_cpu)
-    }
-
-    /// Does work, and logs it as that of a processor.
-    fn timed(
-        &self,
-        device: Device,
-        queries: usize,
-        work: impl FnOnce() -> Result<Work>,
-    ) -> Result<Work> {
-        let began = Instant::now();
-        let mut clock = Clock::new(device, 0, began);
-        clock.start(1, queries);
-        let work = work();
-        match &work {
-            Ok(work) => clock.found(*work),
-            Err(_) => clock.fail(1, queries),
-        }
-        self.common.log.add(&ended(core::iter::once(clock), began));
-        work
     }
 
     /// Lets the CPU answer some queries, or all of them. Its queries are numbered by their places.
@@ -139,11 +120,11 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         let join = self.common.reserve.join()?;
         let asked = queries.map_or(self.len(), <[u32]>::len);
         let rows = match (queries, &self.part) {
-            (None, None) => return self.timed(Device::Cpu, asked, || work(join)),
+            (None, None) => return self.common.log.timed(Device::Cpu, asked, || work(join)),
             (None, Some(rows)) => copied(rows)?,
             (Some(queries), _) => queries.iter().map(|&query| self.row_of(query)).collect(),
         };
-        self.timed(Device::Cpu, asked, || {
+        self.common.log.timed(Device::Cpu, asked, || {
             let points = join.gather(self.left, &rows)?;
             work(&join.for_part(Part::Rows { rows: &rows, points: points.as_points() })?)
         })
@@ -298,7 +279,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
             stopped.fetch_or(flow.is_break(), Relaxed);
             flow
         };
-        let done = self.timed(Device::Gpu, self.len(), || {
+        let done = self.common.log.timed(Device::Gpu, self.len(), || {
             if meeting != Meeting::Unknown {
                 return gpu.rows(request, &note);
             }
@@ -410,11 +391,12 @@ impl<T: Scalar> LaidOut<T> for Watched<'_, '_, '_, T> {
         offsets: &[u64],
         ids: &mut [u32],
         mut distances: Option<&mut [T]>,
+        fresh: bool,
     ) -> Result<Work, Unfinished> {
         let Watched { lead, rows, request, began } = *self;
         let mut clock = Clock::new(Device::Gpu, 0, began);
         clock.start(1, lead.len());
-        let done = rows.write(offsets, ids, distances.as_deref_mut());
+        let done = rows.write(offsets, ids, distances.as_deref_mut(), fresh);
         let (unfinished, written) = match done {
             Err(unfinished) if is_loss(&unfinished.error) => {
                 let written = unfinished.work;

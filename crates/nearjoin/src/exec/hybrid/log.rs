@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use crate::error::Result;
 use crate::exec::Work;
 use crate::options::Device;
 use crate::stats::{GpuStats, HybridStats, Lost, WorkerStats};
@@ -40,6 +41,25 @@ impl Log {
         let mut told = self.told();
         let lost = told.lost.get_or_insert_with(|| Lost { reason: reason(), queries: 0 });
         lost.queries += queries;
+    }
+
+    /// Does something that one processor does alone, and adds it.
+    pub(super) fn timed(
+        &self,
+        device: Device,
+        queries: usize,
+        work: impl FnOnce() -> Result<Work>,
+    ) -> Result<Work> {
+        let began = Instant::now();
+        let mut clock = Clock::new(device, 0, began);
+        clock.start(1, queries);
+        let work = work();
+        match &work {
+            Ok(work) => clock.found(*work),
+            Err(_) => clock.fail(1, queries),
+        }
+        self.add(&ended(core::iter::once(clock), began));
+        work
     }
 
     /// Adds what the device did.

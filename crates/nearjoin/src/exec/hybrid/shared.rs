@@ -19,16 +19,15 @@ use super::units::Ranked;
 use super::{Delivered, is_loss, reason};
 use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
-use crate::exec::cpu::units::Units;
+use crate::exec::cpu::units::{Named, Units};
 use crate::exec::flat::Flat;
 use crate::exec::gpu::launch::GpuJoin;
 use crate::exec::queue::Deque;
 use crate::exec::{Emit, Executor, Part, Request, Rows, Work, pool};
 use crate::index::Run;
-use crate::memory::with_capacity;
 use crate::monitor::{Monitor, Phase};
 use crate::options::{Device, Partitioning};
-use crate::plan::hybrid::{LANES, MOST_PAIRS};
+use crate::plan::hybrid::{LANES, MANY_THREADS, MOST_PAIRS};
 use crate::scalar::Scalar;
 use crate::stats::{GpuStats, HybridStats};
 
@@ -164,25 +163,13 @@ impl<'a, T: Scalar> Shared<'a, T> {
 
     /// Asks one processor for the whole of a count, and the CPU where the GPU is lost.
     fn count_alone(&self, device: Device) -> Result<Work> {
-        let timed = |device, count: &dyn Fn() -> Result<Work>| {
-            let began = Instant::now();
-            let mut clock = Clock::new(device, 0, began);
-            clock.start(1, self.len());
-            let work = count();
-            match &work {
-                Ok(work) => clock.found(*work),
-                Err(_) => clock.fail(1, self.len()),
-            }
-            self.common.log.add(&ended(core::iter::once(clock), began));
-            work
-        };
         if let Some(gpu) = self.gpu().filter(|_| device == Device::Gpu) {
-            match timed(Device::Gpu, &|| gpu.count()) {
+            match self.common.log.timed(Device::Gpu, self.len(), || gpu.count()) {
                 Err(error) if is_loss(&error) => self.lose(error, self.len()),
                 work => return work,
             }
         }
-        timed(Device::Cpu, &|| self.cpu.alone().count())
+        self.common.log.timed(Device::Cpu, self.len(), || self.cpu.alone().count())
     }
 
     fn lose(&self, error: Error, queries: usize) {
@@ -258,12 +245,12 @@ impl<T: Scalar> Pass<'_, '_, T> {
         queries: usize,
         work: &OnGpu<'_, T>,
     ) -> Result<Work> {
-        let (mut rows, mut numbers) = (with_capacity(queries)?, with_capacity(queries)?);
+        let mut named = Named::new(queries)?;
         for rank in units {
-            self.shared.cpu.name_queries(self.units.positions(rank), &mut rows, &mut numbers);
+            self.shared.cpu.name_queries(self.units.positions(rank), &mut named)?;
         }
-        let part = gpu.in_lane((lane, LANES), rows)?;
-        let done = work(&part, &numbers, lane);
+        let part = gpu.in_lane((lane, LANES), named.rows, &named.coordinates)?;
+        let done = work(&part, &named.numbers, lane);
         if let Some(stats) = part.gpu_stats() {
             self.shared.common.log.on_gpu(&stats);
         }
@@ -305,6 +292,10 @@ impl<T: Scalar> Units for Pass<'_, '_, T> {
 
     fn close(&self) {
         self.deque.close();
+    }
+
+    fn threads(&self, all: usize) -> usize {
+        if all >= MANY_THREADS && self.shared.gpu().is_some() { all - 1 } else { all }
     }
 }
 

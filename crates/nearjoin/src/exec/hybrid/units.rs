@@ -5,7 +5,7 @@ use core::ops::Range;
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::index::Run;
 use crate::plan::batches;
-use crate::plan::hybrid::{BATCHES, SAMPLED_UNITS, unit};
+use crate::plan::hybrid::{BATCHES, LEAST_BATCH, SAMPLED_UNITS, unit};
 use crate::scalar::Scalar;
 
 /// Units by their ranks.
@@ -72,7 +72,7 @@ impl Ranked {
     /// their work, so that batches shrink towards the end, and no more than so many pairs.
     pub(super) fn on_demand(&self, left: Range<usize>, lanes: usize, most_pairs: f64) -> usize {
         let work = (self.work[left.end] - self.work[left.start]) / (BATCHES * lanes as f64);
-        self.batch(left, work, most_pairs)
+        self.batch(left, work.max(self.work() * LEAST_BATCH), most_pairs)
     }
 
     /// A batch of a fixed share, which has one for each stream at least.
