@@ -95,7 +95,9 @@ fn weighed(
 
 #[test]
 fn the_faster_processor_does_it_and_both_where_they_are_of_a_strength() {
-    let (asked, points) = (within(0.001, |_, _| {}), points(50_000_000, 0.001, 1e-6));
+    // All pairs are candidates, and few of them match.
+    let asked = within(10.0, |options, _| options.strategy = Strategy::Brute);
+    let points = neighbors(summary(1_000_000, 2, 10.0), 2.0);
     let role = |calibration: Calibration, free: u64| {
         let host = Host { calibration, ..host() };
         weighed(&asked, &points, &host, free)
@@ -103,15 +105,12 @@ fn the_faster_processor_does_it_and_both_where_they_are_of_a_strength() {
     let fast = role(Calibration::default(), 64 << 30);
     assert_eq!(fast.0.role, Role::Gpu, "{:?}", fast.0);
     assert!(fast.1.on_cpu().is_none() && fast.0.gpu_share > 0.8, "{:?}", fast.0);
-    let (small, decision) = role(Calibration::default(), 1 << 30);
+    let (small, decision) = role(Calibration::default(), 1 << 26);
     assert_eq!(small.role, Role::Cpu);
     assert!(decision.why_no_gpu.unwrap().contains("do not hold the points"));
     // A GPU that is as slow as the CPU is, and one that is far slower.
     let [cpu, gpu, _] = fast.0.seconds;
-    let slowed = |times: f64| {
-        let gpu = times * cpu / gpu;
-        Calibration { gpu, landing: Calibration::default().landing / gpu, ..Calibration::default() }
-    };
+    let slowed = |times: f64| Calibration { gpu: times * cpu / gpu, ..Calibration::default() };
     let (equal, decision) = role(slowed(1.0), 64 << 30);
     assert_eq!(equal.role, Role::Both, "{equal:?}");
     assert!((0.4..0.6).contains(&equal.gpu_share) && equal.seconds[2] < cpu, "{equal:?}");
@@ -121,6 +120,14 @@ fn the_faster_processor_does_it_and_both_where_they_are_of_a_strength() {
     assert!(both.counts_alone.is_some());
     let (slow, _) = role(slowed(100.0), 64 << 30);
     assert_eq!(slow.role, Role::Cpu, "{slow:?}");
+    // Where the answer itself is the cost, two processors fill one memory no faster than one.
+    let (dense, _) = weighed(
+        &asked,
+        &neighbors(points.clone(), 2e5),
+        &Host { calibration: slowed(1.0), ..host() },
+        64 << 30,
+    );
+    assert_ne!(dense.role, Role::Both, "{dense:?}");
     // A machine on which the CPU is slower than plans expect.
     let slow_cpu = Calibration { cpu: 1000.0, ..slowed(100.0) };
     assert_eq!(role(slow_cpu, 64 << 30).0.role, Role::Gpu);
