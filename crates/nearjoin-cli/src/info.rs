@@ -36,7 +36,7 @@ fn rows() -> Vec<(&'static str, String)> {
     let found = nearjoin::gpu::find();
     let calibration = found.as_ref().ok().map(|gpu| ("calibration", gpu.calibration()));
     let (gpu, devices) = match found {
-        Ok(gpu) => (describe(&gpu), "auto (gpu for large joins within ε, else cpu), cpu, gpu"),
+        Ok(gpu) => (describe(&gpu), "auto (the fastest for joins within ε), cpu, gpu, hybrid"),
         Err(Error::Device { reason, .. }) => (format!("none: {reason}"), "auto (cpu), cpu"),
         Err(error) => (format!("none: {error}"), "auto (cpu), cpu"),
     };

@@ -115,7 +115,7 @@ fn a_driver_that_will_do() {
     let Some((gpu, devices)) = info(&driver(&[])) else { return };
     let said = "Sham, 8 GiB, of which 2 GiB are free, compute capability 9.0, driver for CUDA 12.4";
     assert_eq!(gpu.replace(".00 GiB", " GiB"), said);
-    assert_eq!(devices, "auto (gpu for large joins within ε, else cpu), cpu, gpu");
+    assert_eq!(devices, "auto (the fastest for joins within ε), cpu, gpu, hybrid");
 }
 
 /// Without a GPU a join that asks for one fails before any work, and others go on.

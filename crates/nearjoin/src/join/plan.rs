@@ -59,7 +59,7 @@ impl<T: Scalar> Plan<'_, T> {
     }
 
     /// Why a GPU that could have been used will not be, in a sentence: there is none, or the
-    /// join is too small to be worth it. None where the device was named.
+    /// join is too small to be worth it. None where the CPU was named, or a GPU that has to be there.
     pub fn why_no_gpu(&self) -> Option<&str> {
         self.decision.why_no_gpu.as_deref()
     }

@@ -13,6 +13,8 @@ pub struct Calibration {
     /// Seconds that a join must take the CPU to be worth the way to a GPU, of which the first in
     /// a process takes some tenths of a second to be opened.
     pub worth_a_gpu: f64,
+    /// Seconds that a pass on a GPU takes, however small it is.
+    pub gpu_start: f64,
     /// Nanoseconds of an instruction of a GPU, of all its warps together, ...
     pub gpu_instruction: f64,
     /// ... if it has so many multiprocessors.
@@ -35,6 +37,7 @@ impl Default for Calibration {
             cpu: 1.0,
             gpu: 1.0,
             worth_a_gpu: 0.5,
+            gpu_start: 5e-4,
             gpu_instruction: 1.0 / 1300.0,
             gpu_multiprocessors: 132.0,
             gpu_index: 0.25,

@@ -108,8 +108,6 @@ impl RowSeconds {
 /// sixteen do seven times what one does.
 const FEW_THREADS: f64 = 2.0;
 const CROWDED: f64 = 0.4;
-/// Seconds that a join on a GPU takes, however small it is.
-const GPU_START: f64 = 5e-4;
 
 /// Neighbours that a left point is expected to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -308,7 +306,7 @@ impl Decision {
             How::Cpu(_) | How::Both(_) => count * self.crowd() * self.calibration.cpu,
             How::Gpu(how) => {
                 let held = how.rate.map_or(0.0, |rate| self.tests() / rate);
-                GPU_START + (count * self.calibration.gpu).max(held)
+                self.calibration.gpu_start + (count * self.calibration.gpu).max(held)
             }
         }
     }

@@ -62,7 +62,11 @@ impl HybridStats {
         }
         self.seconds += other.seconds;
         self.apart += other.apart;
-        self.lost = self.lost.take().or_else(|| other.lost.clone());
+        match (&mut self.lost, &other.lost) {
+            (Some(lost), Some(again)) => lost.queries += again.queries,
+            (None, Some(lost)) => self.lost = Some(lost.clone()),
+            (_, None) => {}
+        }
     }
 }
 

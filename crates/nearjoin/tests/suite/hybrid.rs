@@ -23,7 +23,7 @@ use crate::gpu::{knobs, real};
 /// A machine whose GPU takes so many times what plans expect of it.
 fn slowed(times: f64) -> Calibration {
     let mut calibration = Calibration::default();
-    calibration.worth_a_gpu = 0.0;
+    (calibration.worth_a_gpu, calibration.gpu_start) = (0.0, 0.0);
     calibration.gpu = times;
     calibration.landing /= times;
     calibration
@@ -127,7 +127,8 @@ fn both_tell_what_they_did() {
             assert!(worker.spans.windows(2).all(|spans| spans[0].1 <= spans[1].0), "{worker:?}");
         }
         let told = stats.gpu.unwrap();
-        assert!(told.bytes_in >= 3000 * 8 && told.bytes_out > 0, "{told:?}");
+        assert!(told.bytes_in >= 3000 * 8, "{told:?}");
+        assert!(!fixed || told.bytes_out > 0, "{told:?}");
         assert_eq!(monitor.progress().phase, Phase::Joining);
         assert!(monitor.progress().tests >= stats.distance_tests / passes / 2);
     }

@@ -324,6 +324,7 @@ fn auto_takes_the_gpu_where_it_pays() {
     let plan = |worth: f64, strategy: Strategy, memory: u64| {
         let mut calibration = Calibration::default();
         (calibration.worth_a_gpu, calibration.gpu_multiprocessors) = (worth, 1.0);
+        calibration.gpu_start = 0.0;
         let driver = Some(Arc::new(Simt::new().lazy().memory(memory)) as Arc<dyn Driver>);
         let knobs = Knobs { driver, calibration: Some(calibration), ..Knobs::default() };
         let join = EpsJoin::new(eps).device(Device::Auto).strategy(strategy);
