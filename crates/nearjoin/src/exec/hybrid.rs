@@ -72,7 +72,9 @@ struct Notes<'a> {
 impl Notes<'_> {
     fn add(&self, queries: &[u32]) {
         let Some(&first) = queries.first() else { return };
-        if queries.iter().zip(first..).all(|(&query, next)| query == next) {
+        // Without a branch for each, so that lanes compare them.
+        let follow = queries.iter().zip(first..).fold(true, |all, (&q, next)| all & (q == next));
+        if follow {
             return self.add_range(first as usize..first as usize + queries.len());
         }
         for &query in queries {

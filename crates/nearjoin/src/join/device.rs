@@ -114,7 +114,8 @@ pub(super) fn decide<T: Scalar>(
     let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
     if weighed.role != Role::Gpu {
         // The CPU works, and it looks at all points before it does.
-        on_cpu = plan::on_cpu(asked, &summarise(Effort::FULL), &host);
+        let share = if weighed.role == Role::Both { 1.0 - weighed.gpu_share } else { 1.0 };
+        on_cpu = plan::on_cpu_for(asked, &summarise(Effort::FULL), &host, share);
     }
     Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host))
 }

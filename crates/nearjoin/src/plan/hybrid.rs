@@ -18,7 +18,7 @@ pub(crate) const MANY_THREADS: usize = 8;
 /// A batch on demand is what is left, divided by so many for each stream, as in HEGJoin (§4.3); and
 /// the share of all work that a batch has at least: it takes some milliseconds to get one ready.
 pub(crate) const BATCHES: f64 = 2.0;
-pub(crate) const LEAST_BATCH: f64 = 1.0 / 160.0;
+pub(crate) const LEAST_BATCH: f64 = 1.0 / 64.0;
 /// Pairs that a batch of the GPU is expected to have at the most, as in the papers.
 pub(crate) const MOST_PAIRS: f64 = 5e7;
 /// Units whose pairs are counted to infer those of all: about so many.

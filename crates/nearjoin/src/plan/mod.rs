@@ -139,10 +139,20 @@ impl Expected {
 
 /// Decides how the CPU does it.
 pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decision {
+    on_cpu_for(asked, summary, host, 1.0)
+}
+
+/// The same where others search for a share of the queries: the whole index is the CPU's to build.
+pub(crate) fn on_cpu_for(
+    asked: &Asked<'_>,
+    summary: &Summary,
+    host: &Host,
+    share: f64,
+) -> Decision {
     let expected = expected(asked, summary);
     let neighbors = expected.neighbors();
     let threads = host.threads;
-    let (alternatives, sharing) = match asked.question {
+    let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);
             (choose::alternatives(summary, shaping(within), neighbors, &sharing), sharing)
@@ -152,6 +162,13 @@ pub(crate) fn on_cpu(asked: &Asked<'_>, summary: &Summary, host: &Host) -> Decis
             (knn::alternatives(summary, nearest.k, &sharing), sharing)
         }
     };
+    if share < 1.0 {
+        let cost = |alternative: &Alternative| {
+            let cost = alternative.cost;
+            Cost { per_query: cost.per_query * share, ..cost }.nanoseconds(&sharing)
+        };
+        alternatives.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    }
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
