@@ -97,6 +97,7 @@ impl<T: Scalar> Flat<T> {
             neighbors: Lists::Flat { offsets, values: &self.neighbors },
             distances: self.has_distances.then_some(distances),
             ahead: &[],
+            consecutive: false,
         }
     }
 }

@@ -220,6 +220,8 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) distances: Option<Lists<'a, T>>,
     /// Queries that are likely to come next.
     pub(crate) ahead: &'a [u32],
+    /// Whether the numbers of the queries are known to follow each other.
+    pub(crate) consecutive: bool,
 }
 
 /// A list of values for each of some queries.

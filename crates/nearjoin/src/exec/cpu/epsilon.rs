@@ -372,7 +372,8 @@ impl<T: Scalar> CpuJoin<'_, T> {
             let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
             worker.work.pairs += neighbors.total();
             let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            emit(&Rows { worker: worker.number, queries, neighbors, distances, ahead })
+            let (worker, consecutive) = (worker.number, false);
+            emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
         }
     }
 }

@@ -365,7 +365,8 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
                 self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
             let neighbors = Lists::Each(&worker.rows[..queries.len()]);
             let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            emit(&Rows { worker: number, queries, neighbors, distances, ahead })
+            let (worker, consecutive) = (number, false);
+            emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
         }))
     }
 

@@ -145,6 +145,7 @@ impl<T: Scalar> Found<'_, T> {
                 neighbors: Lists::Flat { offsets, values: ids },
                 distances: distances.map(|values| Lists::Flat { offsets, values }),
                 ahead: &[],
+                consecutive: true,
             });
             stopped.set(flow.is_break());
             Ok(())

@@ -228,7 +228,8 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
             join.rows(request, &|block: &Rows<'_, T>| {
                 let queries = block.queries.iter().map(|&place| numbers[place as usize]);
                 let queries: Vec<u32> = queries.collect();
-                let flow = emit(&Rows { queries: &queries, ahead: &[], ..*block });
+                let flow =
+                    emit(&Rows { queries: &queries, ahead: &[], consecutive: false, ..*block });
                 stopped.fetch_or(flow.is_break(), Relaxed);
                 flow
             })

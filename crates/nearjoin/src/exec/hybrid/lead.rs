@@ -155,7 +155,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         let named = |rows: &Rows<'_, T>| {
             let queries = rows.queries.iter().map(|&place| rest.queries[place as usize]);
             let queries: Vec<u32> = queries.collect();
-            emit(&Rows { queries: &queries, ahead: &[], ..*rows })
+            emit(&Rows { queries: &queries, ahead: &[], consecutive: false, ..*rows })
         };
         let Meeting::SmallerRank(ranks) = &rest.meeting else {
             // By the smaller row, as parts do it.
@@ -274,7 +274,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
         let note = |rows: &Rows<'_, T>| {
             let flow = emit(rows);
-            delivered.add(rows.queries);
+            delivered.add(rows);
             pairs.fetch_add(rows.neighbors.total(), Relaxed);
             stopped.fetch_or(flow.is_break(), Relaxed);
             flow
@@ -295,6 +295,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         }
         match done {
             Err(error) if is_loss(&error) && !stopped.load(Relaxed) => {
+                delivered.settle();
                 let queries: Vec<u32> = delivered.rest(self.len()).collect();
                 self.lose(error, queries.len());
                 let mut total = Work { pairs: pairs.into_inner(), ..Work::default() };

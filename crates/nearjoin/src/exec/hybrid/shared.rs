@@ -359,8 +359,10 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
                     let queries = rows.queries.iter().map(|&place| numbers[place as usize]);
                     let queries: Vec<u32> = queries.collect();
                     let worker = threads + lane;
-                    let flow = emit(&Rows { worker, queries: &queries, ahead: &[], ..*rows });
-                    delivered.add(&queries);
+                    let rows =
+                        Rows { worker, queries: &queries, ahead: &[], consecutive: false, ..*rows };
+                    let flow = emit(&rows);
+                    delivered.add(&rows);
                     stopped.fetch_or(flow.is_break(), Relaxed);
                     flow
                 });
