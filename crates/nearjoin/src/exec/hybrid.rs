@@ -19,6 +19,7 @@
 
 mod lead;
 mod log;
+mod relay;
 mod reserve;
 mod shared;
 mod units;

@@ -2,10 +2,11 @@
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::log::{Clock, Log, ended};
+use super::relay::relay;
 use super::reserve::Reserve;
 use super::{Delivered, Notes, is_loss, reason};
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::flat::Flat;
 use crate::exec::place::Place;
 use crate::exec::{
-    Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Unfinished, Work, part, pool,
+    Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Unfinished, Work, part,
 };
 use crate::index::Run;
 use crate::memory::copied;
@@ -21,11 +22,6 @@ use crate::options::Device;
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::stats::{GpuStats, HybridStats};
-
-/// Pairs, and rows, of a block that the CPU hands over in place of the device.
-const BLOCK: usize = 1 << 16;
-/// Such blocks that wait at the most.
-const WAITING: usize = 4;
 
 /// A join on a device, with the CPU in reserve.
 pub(crate) struct Lead<'g, 'a, T> {
@@ -180,59 +176,6 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
     }
 }
 
-/// Runs `work` on another thread, and hands its rows out on this one, flat.
-fn relay<T: Scalar>(
-    emit: &Emit<'_, T>,
-    work: impl FnOnce(&Emit<'_, T>) -> Result<Work> + Send,
-) -> Result<Work> {
-    let (send, receive) = mpsc::sync_channel::<Flat<T>>(WAITING);
-    std::thread::scope(|scope| {
-        let made = move || {
-            let block = Mutex::new(Flat::new());
-            let refused = Mutex::new(None);
-            // Waits while the sink is busy with earlier blocks, and not for ever: where it stops or
-            // panics, the receiver is dropped.
-            let deliver =
-                |block: &mut Flat<T>| match send.send(core::mem::replace(block, Flat::new())) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                };
-            let work = work(&|rows: &Rows<'_, T>| {
-                let mut block = block.lock().unwrap_or_else(|e| e.into_inner());
-                if let Err(error) = block.append(rows) {
-                    *refused.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
-                    return ControlFlow::Break(());
-                }
-                match block.pairs().max(block.queries.len()) >= BLOCK {
-                    true => deliver(&mut block),
-                    false => ControlFlow::Continue(()),
-                }
-            })?;
-            if let Some(error) = refused.into_inner().unwrap_or_else(|e| e.into_inner()) {
-                return Err(error);
-            }
-            let mut last = block.into_inner().unwrap_or_else(|e| e.into_inner());
-            if !last.queries.is_empty() {
-                // Where nobody wants it, nobody misses it.
-                let _ = deliver(&mut last);
-            }
-            Ok(work)
-        };
-        let made = pool::spawn(scope, made)?;
-        // Waits for blocks until the sender is dropped, with the closure of the other thread. The
-        // receiver goes before that thread is joined, in a panic too.
-        for block in receive {
-            if emit(&block.rows(0)).is_break() {
-                break;
-            }
-        }
-        match made.join() {
-            Ok(work) => work,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
-}
-
 impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
     fn len(&self) -> usize {
         self.part.as_ref().map_or(self.left.len(), Vec::len)
@@ -299,6 +242,9 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
                 let queries: Vec<u32> = delivered.rest(self.len()).collect();
                 self.lose(error, queries.len());
                 let mut total = Work { pairs: pairs.into_inner(), ..Work::default() };
+                if queries.is_empty() {
+                    return Ok(total);
+                }
                 total += self.rest(Some(Rest { queries, delivered, meeting }), request, emit)?;
                 Ok(total)
             }
@@ -415,6 +361,9 @@ impl<T: Scalar> LaidOut<T> for Watched<'_, '_, '_, T> {
         let Some(Unfinished { error, from, .. }) = unfinished else { return Ok(written) };
         let queries: Vec<u32> = (from as u32..lead.len() as u32).collect();
         lead.lose(error, queries.len());
+        if queries.is_empty() {
+            return Ok(written);
+        }
         let place = Place::new(offsets, ids, distances);
         let mut total = written;
         total += lead.on_cpu(Some(&queries), |join| {
