@@ -154,20 +154,24 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
         // makes.
         let receive = Arc::new(Mutex::new(receive));
         let record = Mutex::new(Record::default());
-        let mut landing = Landing { send, sent: Vec::new(), ends: [0; 2], bytes: 0 };
-        let done = std::thread::scope(|scope| {
+        let (done, sent) = std::thread::scope(|scope| {
             let spawn = |receive: &Arc<_>| {
                 let (receive, record) = (Arc::clone(receive), &record);
                 pool::spawn(scope, move || land_pieces::<T>(&receive, record, fresh))
             };
-            let mut landers = vec![spawn(&receive)?];
+            let mut landers = match spawn(&receive) {
+                Ok(lander) => vec![lander],
+                Err(refused) => return (Err(refused.into()), Vec::new()),
+            };
             let more = (1..threads).map_while(|_| spawn(&receive).ok());
             landers.extend(more);
             drop(receive);
+            // Dropped before the scope waits for the threads, in a panic too.
+            let mut landing = Landing { send, sent: Vec::new(), ends: [0; 2], bytes: 0 };
             let done = work(&mut landing);
+            let Landing { send, sent, bytes, .. } = landing;
             // Closes the channel from this side, so that the threads end and can be joined.
-            let (closed, _) = mpsc::sync_channel(0);
-            landing.send = closed;
+            drop(send);
             let mut landed = Ok(());
             for lander in landers {
                 match lander.join() {
@@ -176,12 +180,11 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
                 }
             }
             // What went wrong there made the channel close, which is no news.
-            landed?;
-            done.map(|()| landing.bytes)
+            (landed.map_err(Into::into).and(done).map(|()| bytes), sent)
         });
         let first = record.into_inner().unwrap_or_else(|e| e.into_inner()).first;
         let mut arrived = Arrived::default();
-        for &(distances, end) in &landing.sent[..first.min(landing.sent.len())] {
+        for &(distances, end) in &sent[..first.min(sent.len())] {
             *(if distances { &mut arrived.distances } else { &mut arrived.ids }) = end;
         }
         (done, arrived)
