@@ -98,6 +98,10 @@ pub(crate) trait Executor<T>: Send + Sync {
     fn len(&self) -> usize;
     /// Bytes of the index, wherever it is; of a part, those that it does not share.
     fn index_bytes(&self) -> u64;
+    /// Those of them that are in this machine's memory.
+    fn host_bytes(&self) -> u64 {
+        self.index_bytes()
+    }
     /// Counts the ordered pairs.
     fn count(&self) -> Result<Work>;
     /// Stores the number of neighbours of each query.

@@ -134,6 +134,10 @@ fn decide_freely(asked: &Asked<'_>, summary: &Summary, host: Host) -> Result<Dec
                 let on_cpu = plan::on_cpu(asked, summary, &host);
                 let on_gpu = plan::on_gpu(asked, within, summary, &host, &facts);
                 let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
+                let on_cpu = match weighed.role {
+                    Role::Both => plan::on_cpu_for(asked, summary, &host, 1.0 - weighed.gpu_share),
+                    _ => on_cpu,
+                };
                 return Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host));
             }
         },

@@ -37,26 +37,26 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         monitor::check(&plan.options.monitor)?;
         let start = Instant::now();
         monitor::enter(&plan.options.monitor, Phase::Indexing);
-        let executor = plan.pool.install(|| executor(plan))?;
+        // Both indexes of a shared join are built at once, each by the pool: whoever waits for them
+        // must not be a thread of it.
+        let executor = match plan.decision.how {
+            How::Both(_) => executor(plan)?,
+            _ => plan.pool.install(|| executor(plan))?,
+        };
         Ok(Indexed { plan, executor, took: start.elapsed(), told: AtomicBool::new(false) })
     }
 
     /// Bytes of this machine's memory that the index takes, and a search beside it: none where they
     /// are on a GPU.
     pub fn bytes(&self) -> u64 {
-        self.budget(self.executor.index_bytes()).index
-    }
-
-    /// What of some bytes of an index is in this machine's memory.
-    fn here(&self, bytes: u64) -> u64 {
-        if self.plan.decision.on_cpu().is_some() { bytes } else { 0 }
+        self.budget(self.executor.host_bytes()).index
     }
 
     /// The memory that is left for a result, beside so many bytes of an index. They are fewer than
     /// the plan reckoned with: what sorting took is given back.
     fn budget(&self, index: u64) -> Budget {
         let decision = &self.plan.decision;
-        Budget { index: self.here(index) + decision.search_bytes, ..decision.budget }
+        Budget { index: index + decision.search_bytes, ..decision.budget }
     }
 
     /// Joins all left points, and fills the sink. The first run tells in its [`Stats`] how long
@@ -131,7 +131,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
                 + self.plan.sides.right().map_or(0, |right| right.len());
             let share = rows.len() as f64 / points.max(1) as f64;
             let order = (self.plan.decision.budget.index as f64 * share) as u64;
-            self.budget(self.executor.index_bytes() + self.here(order)).check_index()?;
+            self.budget(self.executor.host_bytes() + order).check_index()?;
         }
         let part = self.executor.part(part)?;
         self.execute(&*part, false, start.elapsed(), sink)
@@ -149,6 +149,8 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         let share = executor.len() as f64 / self.plan.sides.left().len().max(1) as f64;
         let shared = if is_whole { 0 } else { self.executor.index_bytes() };
         let index_bytes = shared + executor.index_bytes();
+        let shared = if is_whole { 0 } else { self.executor.host_bytes() };
+        let here = shared + executor.host_bytes();
         let told = self.told.load(Relaxed);
         let (plan, index) = match told {
             false => (self.plan.planning, self.took),
@@ -185,7 +187,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             },
             expected_pairs: decision.pairs() * share,
             spare: decision.spare(index_bytes),
-            budget: self.budget(index_bytes),
+            budget: self.budget(here),
             stats: &mut stats,
         })?;
         monitor::check(&options.monitor)?;

@@ -230,6 +230,33 @@ fn both_stop() {
     }
 }
 
+/// With one thread, in a pool of one thread, and in the pool that rayon has for all.
+#[test]
+fn both_with_few_threads() {
+    let points = Data::Uniform.points::<f32>(800, 2, 4);
+    let points = points.as_points();
+    let join = || {
+        EpsJoin::new(5.0)
+            .device(Device::Hybrid)
+            .partitioning(Partitioning::StaticCandidates)
+            .gpu(options(1.0, |_| {}))
+    };
+    let count = |join: EpsJoin| {
+        let mut sink = CsrSink::new().sorted(true);
+        join.plan_self(&points).unwrap().run(&mut sink).unwrap();
+        sink.into_csr()
+    };
+    let expected = count(EpsJoin::new(5.0).device(Device::Cpu));
+    assert_eq!(count(join().threads(1)), expected);
+    assert_eq!(count(join().threads(3)), expected);
+    crate::check::on_one_thread(|| assert_eq!(count(join()), expected));
+    rayon::scope(|scope| {
+        for _ in 0..2 * rayon::current_num_threads() {
+            scope.spawn(|_| assert_eq!(count(join()), expected));
+        }
+    });
+}
+
 /// Parts of a shared join are shared, or led, as the whole is.
 #[test]
 fn parts_of_both() {

@@ -182,7 +182,8 @@ impl<T: Scalar> Found<'_, T> {
 impl<T: Scalar> Found<'_, T> {
     /// What is left to do here.
     fn finish(&self) -> Finish<T> {
-        Finish { scale: self.join.threshold.scale, sorted: self.request.sorted }
+        let alone = self.join.session.is_lane();
+        Finish { scale: self.join.threshold.scale, sorted: self.request.sorted, alone }
     }
 
     /// Writes all rows to arrays of the caller's.
@@ -282,6 +283,8 @@ fn take<'a, V>(left: &mut &'a mut [V], len: usize) -> &'a mut [V] {
 struct Finish<T> {
     scale: Scale<T>,
     sorted: bool,
+    /// Whether this thread does it without others.
+    alone: bool,
 }
 
 impl<T: Scalar> Finish<T> {
@@ -292,25 +295,36 @@ impl<T: Scalar> Finish<T> {
     fn rows(&self, offsets: &[u64], ids: &mut [u32], mut distances: Option<&mut [T]>) {
         self.scale.undo_all(distances.as_deref_mut().unwrap_or_default());
         if self.sorted {
-            sort_long_rows(offsets, ids, distances);
+            sort_long_rows(offsets, ids, distances, self.alone);
         }
     }
 }
 
 /// Sorts the rows that the device has left.
-fn sort_long_rows<T: Scalar>(offsets: &[u64], ids: &mut [u32], distances: Option<&mut [T]>) {
+fn sort_long_rows<T: Scalar>(
+    offsets: &[u64],
+    ids: &mut [u32],
+    distances: Option<&mut [T]>,
+    alone: bool,
+) {
     let base = offsets[0];
     let long: Vec<Range<usize>> = offsets
         .windows(2)
         .filter(|row| row[1] - row[0] > SORTED)
         .map(|row| (row[0] - base) as usize..(row[1] - base) as usize)
         .collect();
-    let ids = pick(ids, &long).into_par_iter();
-    match distances {
-        None => ids.for_each(|row| row.sort_unstable()),
-        Some(distances) => ids
-            .zip(pick(distances, &long))
-            .for_each(|(ids, distances)| sort_by_id(ids, distances, &mut Vec::new())),
+    let mut distances = distances.map(|distances| pick(distances, &long).into_iter());
+    let rows: Vec<_> = pick(ids, &long)
+        .into_iter()
+        .map(|ids| (ids, distances.as_mut().and_then(Iterator::next)))
+        .collect();
+    let sort = |(ids, distances): (&mut [u32], Option<&mut [T]>)| match distances {
+        None => ids.sort_unstable(),
+        Some(distances) => sort_by_id(ids, distances, &mut Vec::new()),
+    };
+    match alone {
+        true => rows.into_iter().for_each(sort),
+        false => rows.into_par_iter().for_each(sort),
     }
 }
 

@@ -242,6 +242,7 @@ fn side<T: Scalar>(
         ids: rows,
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
+        alone: session.is_lane(),
     };
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);
@@ -259,6 +260,10 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
             None => self.right.bytes() + left + self.table.bytes(),
             Some(_) => left,
         }) as u64
+    }
+
+    fn host_bytes(&self) -> u64 {
+        0
     }
 
     fn count(&self) -> Result<Work> {

@@ -58,6 +58,8 @@ pub(super) struct Making<'a> {
     pub(super) boxes: bool,
     /// Neighbours that a point is expected to have.
     pub(super) neighbors: f64,
+    /// Whether this thread brings them to the device without others.
+    pub(super) alone: bool,
 }
 
 /// Points in index order.
@@ -165,7 +167,7 @@ impl<T: Scalar> Builder<'_, T> {
     /// Copies the points to the device and puts them in the order of the index. The table is
     /// that of these points.
     pub(super) fn build(self, shape: &Shape<'_>) -> Result<(Ordered<T>, Table<T>)> {
-        let raw = upload::points(self.stage, self.points)?;
+        let raw = upload::points(self.stage, self.points, self.making.alone)?;
         let (order, table) = match shape {
             Shape::Brute => (self.identity()?, Table::None),
             Shape::Grid(shape) => self.grid(&raw, shape)?,
@@ -377,7 +379,7 @@ impl<T: Scalar> Builder<'_, T> {
         };
         let ids = match &self.making.ids {
             Some(ids) => {
-                let given = upload::words(self.stage, ids)?;
+                let given = upload::words(self.stage, ids, self.making.alone)?;
                 let ids = self.stage.array::<u32>(len)?;
                 let args = Args::new().u64(given.address()).u64(len as u64);
                 let args = args.u64(order.address()).u64(ids.address());

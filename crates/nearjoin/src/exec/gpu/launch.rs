@@ -209,7 +209,9 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
                 self.session.check_cancelled()?;
                 if mode != Mode::Work {
                     let done = share * here as f64 / units as f64;
-                    self.session.add(how.expected_tests * done, 0);
+                    // Whoever shares a join tells of the tests that were made.
+                    let tests = if self.session.is_lane() { 0.0 } else { how.expected_tests };
+                    self.session.add(tests * done, 0);
                 }
             }
         }

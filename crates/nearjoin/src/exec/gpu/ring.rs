@@ -65,11 +65,11 @@ impl<Tag> Ring<Tag> {
 }
 
 /// Brings the first `len` numbers of an array to the host, `chunk` bytes at a time, and calls
-/// `take` with pieces of them, each with its place, on all threads of the pool. Gives the bytes
-/// moved.
+/// `take` with pieces of them, each with its place, on all threads of the pool, or on this one
+/// where there is none. Gives the bytes moved.
 pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     stage: &Stage,
-    pool: &Pool,
+    pool: Option<&Pool>,
     chunk: usize,
     array: &Array<V>,
     len: usize,
@@ -84,7 +84,10 @@ pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
         let from = values::<V>(&*landed[0], 0, chunk.min(len - start) * size);
         let take = |(number, piece_of): (usize, &[V])| take(start + number * piece, piece_of);
         // Threads of the pool copy and never wait.
-        pool.install(|| from.par_chunks(piece).enumerate().for_each(take));
+        match pool {
+            Some(pool) => pool.install(|| from.par_chunks(piece).enumerate().for_each(take)),
+            None => from.chunks(piece).enumerate().for_each(take),
+        }
         Ok(())
     };
     for start in (0..len).step_by(chunk) {

@@ -111,6 +111,11 @@ impl<'a> Session<'a> {
         Session { lane: Some(lane), how: self.how.among(lanes), ..self }
     }
 
+    /// Whether others work beside it, on threads of the pool perhaps: it does not ask for those.
+    pub(super) fn is_lane(&self) -> bool {
+        self.lane.is_some()
+    }
+
     pub(super) fn stage(&self, stream: usize) -> Stage {
         self.device.stage(self.lane.unwrap_or(stream))
     }
@@ -201,7 +206,8 @@ impl<'a> Session<'a> {
         len: usize,
         take: impl Fn(usize, &[V]) + Sync,
     ) -> Result<()> {
-        let bytes = ring::land(stage, self.pool, self.how.array_chunk(), array, len, take)?;
+        let pool = Some(self.pool).filter(|_| !self.is_lane());
+        let bytes = ring::land(stage, pool, self.how.array_chunk(), array, len, take)?;
         self.record(|stats| stats.bytes_out += bytes);
         Ok(())
     }

@@ -204,6 +204,10 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
         0
     }
 
+    fn host_bytes(&self) -> u64 {
+        0
+    }
+
     fn count(&self) -> crate::error::Result<Work> {
         Ok(self.each(&mut |join, _| join.count())?)
     }

@@ -21,27 +21,31 @@ const WAITING: usize = 2;
 const COPYING: usize = 16;
 
 /// Copies points to the device.
-pub(super) fn points<T: Scalar>(stage: &Stage, points: Points<'_, T>) -> Result<Array<T>> {
+pub(super) fn points<T: Scalar>(
+    stage: &Stage,
+    points: Points<'_, T>,
+    alone: bool,
+) -> Result<Array<T>> {
     let array = stage.array::<T>(points.as_slice().len())?;
-    send(stage, T::as_bytes(points.as_slice()), &array)?;
+    send(stage, T::as_bytes(points.as_slice()), &array, alone)?;
     Ok(array)
 }
 
 /// Copies numbers to the device.
-pub(super) fn words(stage: &Stage, words: &[u32]) -> Result<Array<u32>> {
+pub(super) fn words(stage: &Stage, words: &[u32], alone: bool) -> Result<Array<u32>> {
     let array = stage.array::<u32>(words.len())?;
-    send(stage, cast_slice(words), &array)?;
+    send(stage, cast_slice(words), &array, alone)?;
     Ok(array)
 }
 
 /// Copies the bytes of an array to the device, threads of the pool each piece after piece. None
 /// waits for another: a thread that is late holds up its own piece alone, and the bus has those
 /// of the others.
-fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>) -> Result<()> {
+fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>, alone: bool) -> Result<()> {
     let (copier, next) = (stage.copier(), AtomicUsize::new(0));
     let pieces = data.len().div_ceil(PIECE);
-    if pieces <= 2 {
-        // Done before another thread would wake.
+    if alone || pieces <= 2 {
+        // Few pieces are done before another thread would wake.
         return work(copier, data, to, &next);
     }
     let threads = rayon::current_num_threads().min(COPYING).min(pieces);

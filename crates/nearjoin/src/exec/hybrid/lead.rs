@@ -21,7 +21,7 @@ use crate::memory::copied;
 use crate::options::Device;
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::stats::{GpuStats, HybridStats};
+use crate::stats::{GpuStats, HybridStats, WorkerStats};
 
 /// A join on a device, with the CPU in reserve.
 pub(crate) struct Lead<'g, 'a, T> {
@@ -131,13 +131,13 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         let in_blocks = request.in_blocks;
         let request = Request { in_blocks: false, ..request };
         let queries = rest.as_ref().map(|rest| &rest.queries[..]);
-        let work = |emit: &Emit<'_, T>| {
-            self.on_cpu(queries, |join| match &rest {
+        self.on_cpu(queries, |join| {
+            let work = |emit: &Emit<'_, T>| match &rest {
                 None => join.rows(request, emit),
                 Some(rest) => self.sift(join, rest, request, emit),
-            })
-        };
-        if in_blocks { relay(emit, work) } else { work(emit) }
+            };
+            if in_blocks { relay(emit, work) } else { work(emit) }
+        })
     }
 
     /// The rows of what is left. Of pairs that are wanted once, those that have not come yet.
@@ -191,6 +191,13 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         }
     }
 
+    fn host_bytes(&self) -> u64 {
+        if self.part.is_some() || !self.common.reserve.is_made() {
+            return 0;
+        }
+        self.common.reserve.join().map_or(0, |join| join.index_bytes())
+    }
+
     fn count(&self) -> Result<Work> {
         self.ask(|gpu| gpu.count(), |cpu| cpu.count())
     }
@@ -237,10 +244,16 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
             meeting = Meeting::SmallerRow;
         }
         match done {
-            Err(error) if is_loss(&error) && !stopped.load(Relaxed) => {
+            // The sink has had enough, and knows why.
+            Err(error) if is_loss(&error) && stopped.load(Relaxed) => {
+                self.lose(error, 0);
+                Ok(Work { pairs: pairs.into_inner(), ..Work::default() })
+            }
+            Err(error) if is_loss(&error) => {
                 delivered.settle();
                 let queries: Vec<u32> = delivered.rest(self.len()).collect();
                 self.lose(error, queries.len());
+                self.common.log.add(&delivered_by_gpu(self.len() - queries.len(), &pairs));
                 let mut total = Work { pairs: pairs.into_inner(), ..Work::default() };
                 if queries.is_empty() {
                     return Ok(total);
@@ -323,6 +336,13 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
     }
 }
 
+/// Rows that a device delivered before it was lost.
+fn delivered_by_gpu(queries: usize, pairs: &AtomicU64) -> HybridStats {
+    let (queries, pairs) = (queries as u64, pairs.load(Relaxed));
+    let gpu = WorkerStats { device: Device::Gpu, queries, pairs, ..WorkerStats::default() };
+    HybridStats { workers: vec![gpu], ..HybridStats::default() }
+}
+
 /// Rows that a device is about to write.
 struct Watched<'b, 'g, 'a, T> {
     lead: &'b Lead<'g, 'a, T>,
@@ -342,13 +362,13 @@ impl<T: Scalar> LaidOut<T> for Watched<'_, '_, '_, T> {
     ) -> Result<Work, Unfinished> {
         let Watched { lead, rows, request, began } = *self;
         let mut clock = Clock::new(Device::Gpu, 0, began);
-        clock.start(1, lead.len());
+        clock.start_with_pass(1, lead.len());
         let done = rows.write(offsets, ids, distances.as_deref_mut(), fresh);
         let (unfinished, written) = match done {
             Err(unfinished) if is_loss(&unfinished.error) => {
                 let written = unfinished.work;
                 clock.found(written);
-                clock.stop();
+                clock.fail(0, lead.len() - unfinished.from);
                 (Some(unfinished), written)
             }
             done => {

@@ -117,6 +117,12 @@ impl Clock {
         self.stats.queries += queries as u64;
     }
 
+    /// It has worked since the pass began.
+    pub(super) fn start_with_pass(&mut self, units: usize, queries: usize) {
+        self.start(units, queries);
+        self.since = Some(0.0);
+    }
+
     /// It is done with what it was at, if it was at anything.
     pub(super) fn stop(&mut self) {
         let Some(start) = self.since.take() else { return };

@@ -71,6 +71,10 @@ impl<'a, T: Scalar> Shared<'a, T> {
         cpu: impl FnOnce() -> Result<CpuJoin<'a, T>>,
         gpu: impl FnOnce() -> Result<GpuJoin<'a, T>> + Send,
     ) -> Result<Self> {
+        // A thread of a pool must not wait for another that may need the pool.
+        if rayon::current_thread_index().is_some() {
+            return Self::of(setup, cpu()?, gpu());
+        }
         let (cpu, gpu) = std::thread::scope(|scope| match pool::spawn(scope, gpu) {
             Ok(building) => {
                 let cpu = cpu();
@@ -83,7 +87,10 @@ impl<'a, T: Scalar> Shared<'a, T> {
                 (cpu(), Err(Error::Device { device: "gpu", reason }))
             }
         });
-        let cpu = cpu?;
+        Self::of(setup, cpu?, gpu)
+    }
+
+    fn of(setup: Setup<'a>, cpu: CpuJoin<'a, T>, gpu: Result<GpuJoin<'a, T>>) -> Result<Self> {
         let (gpu, lost) = match gpu {
             Err(error) if is_loss(&error) => (None, Some(error)),
             gpu => (Some(gpu?), None),
@@ -200,6 +207,16 @@ fn locked<V>(mutex: &Mutex<V>) -> std::sync::MutexGuard<'_, V> {
 impl<T: Scalar> Pass<'_, '_, T> {
     /// One stream of the GPU.
     fn stream(&self, gpu: &GpuJoin<'_, T>, lane: usize, work: &OnGpu<'_, T>) {
+        // In a panic nobody waits for what this stream would have taken.
+        struct Guard<'a>(&'a Deque);
+        impl Drop for Guard<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.abandon();
+                }
+            }
+        }
+        let _guard = Guard(self.deque);
         while let Some(lent) = self.deque.take_heavy(|left| self.batch(left)) {
             let units = lent.units();
             let queries = units.clone().map(|rank| self.units.positions(rank).len()).sum();
