@@ -267,6 +267,14 @@ impl<'a, V> Lists<'a, V> {
 }
 
 impl<T> Rows<'_, T> {
+    /// Hands the rows on, whose queries are places in a list, under the numbers that are there.
+    pub(crate) fn under<R>(&self, numbers: &[u32], to: impl FnOnce(&Rows<'_, T>) -> R) -> R {
+        let queries: Vec<u32> = self.queries.iter().map(|&place| numbers[place as usize]).collect();
+        let Rows { worker, neighbors, distances, .. } = *self;
+        let (queries, consecutive) = (&queries[..], false);
+        to(&Rows { worker, queries, neighbors, distances, ahead: &[], consecutive })
+    }
+
     /// The distances of one query, where requested.
     #[inline(always)]
     pub(crate) fn distances(&self, at: usize) -> Option<&[T]> {

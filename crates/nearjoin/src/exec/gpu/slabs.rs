@@ -230,10 +230,7 @@ impl<T: Scalar> Executor<T> for Slabs<'_, T> {
                 return Ok(Work::default());
             }
             join.rows(request, &|block: &Rows<'_, T>| {
-                let queries = block.queries.iter().map(|&place| numbers[place as usize]);
-                let queries: Vec<u32> = queries.collect();
-                let flow =
-                    emit(&Rows { queries: &queries, ahead: &[], consecutive: false, ..*block });
+                let flow = block.under(numbers, emit);
                 stopped.fetch_or(flow.is_break(), Relaxed);
                 flow
             })

@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::log::{Clock, Log, ended};
 use super::relay::relay;
 use super::reserve::Reserve;
-use super::{Delivered, Notes, is_loss, reason};
-use crate::error::{Error, Result};
+use super::{Delivered, Notes, is_loss};
+use crate::error::Result;
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::flat::Flat;
 use crate::exec::place::Place;
@@ -38,7 +38,6 @@ pub(crate) struct Lead<'g, 'a, T> {
 /// What the whole and its parts have in common.
 struct Common<'a, T> {
     reserve: Reserve<'a, T>,
-    gone: AtomicBool,
     log: Log,
 }
 
@@ -60,17 +59,17 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         left: Points<'a, T>,
         threads: usize,
     ) -> Result<Self> {
-        let (gone, log) = (AtomicBool::new(false), Log::new(HybridStats::default()));
+        let log = Log::new(HybridStats::default());
         let mut lead = Lead {
             gpu: None,
             left,
             part: None,
             threads,
-            common: Arc::new(Common { reserve, gone, log }),
+            common: Arc::new(Common { reserve, log }),
         };
         match gpu {
             Ok(gpu) => lead.gpu = Some(gpu),
-            Err(error) if is_loss(&error) => lead.lose(error, left.len()),
+            Err(error) if is_loss(&error) => lead.common.log.lose(error, left.len()),
             Err(error) => return Err(error),
         }
         Ok(lead)
@@ -78,13 +77,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
 
     /// The device, as long as it is there.
     fn gpu(&self) -> Option<&(dyn OnDevice<T> + 'g)> {
-        self.gpu.as_deref().filter(|_| !self.common.gone.load(Relaxed))
-    }
-
-    /// Notes that the device is lost, with so many queries left to answer.
-    fn lose(&self, error: Error, queries: usize) {
-        self.common.gone.store(true, Relaxed);
-        self.common.log.lose(|| reason(error), queries as u64);
+        self.gpu.as_deref().filter(|_| !self.common.log.is_lost())
     }
 
     fn row_of(&self, number: u32) -> u32 {
@@ -100,7 +93,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         if let Some(gpu) = self.gpu() {
             let answer = self.common.log.timed(Device::Gpu, self.len(), || on_gpu(gpu));
             match answer {
-                Err(error) if is_loss(&error) => self.lose(error, self.len()),
+                Err(error) if is_loss(&error) => self.common.log.lose(error, self.len()),
                 answer => return answer,
             }
         }
@@ -148,18 +141,11 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         request: Request,
         emit: &Emit<'_, T>,
     ) -> Result<Work> {
-        let named = |rows: &Rows<'_, T>| {
-            let queries = rows.queries.iter().map(|&place| rest.queries[place as usize]);
-            let queries: Vec<u32> = queries.collect();
-            emit(&Rows { queries: &queries, ahead: &[], consecutive: false, ..*rows })
-        };
+        let named = |rows: &Rows<'_, T>| rows.under(&rest.queries, emit);
         let Meeting::SmallerRank(ranks) = &rest.meeting else {
-            // By the smaller row, as parts do it.
+            // Of pairs that are wanted once, by the smaller row, as parts do it.
             return join.rows(request, &named);
         };
-        if !request.once {
-            return join.rows(request, &named);
-        }
         // A pair with a row that has come was with it if that has the smaller rank. Of pairs of two
         // rows that have not, the smaller row has it.
         let pairs = AtomicU64::new(0);
@@ -182,13 +168,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
     }
 
     fn index_bytes(&self) -> u64 {
-        match (self.gpu(), self.common.reserve.is_made()) {
-            (Some(gpu), _) => gpu.index_bytes(),
-            (None, true) if self.part.is_none() => {
-                self.common.reserve.join().map_or(0, |join| join.index_bytes())
-            }
-            _ => 0,
-        }
+        self.gpu().map_or_else(|| self.host_bytes(), |gpu| gpu.index_bytes())
     }
 
     fn host_bytes(&self) -> u64 {
@@ -214,7 +194,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         };
         let mut meeting = match meeting {
             Err(error) if is_loss(&error) => {
-                self.lose(error, self.len());
+                self.common.log.lose(error, self.len());
                 return self.rest(None, request, emit);
             }
             meeting => meeting?,
@@ -246,13 +226,13 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         match done {
             // The sink has had enough, and knows why.
             Err(error) if is_loss(&error) && stopped.load(Relaxed) => {
-                self.lose(error, 0);
+                self.common.log.lose(error, 0);
                 Ok(Work { pairs: pairs.into_inner(), ..Work::default() })
             }
             Err(error) if is_loss(&error) => {
                 delivered.settle();
                 let queries: Vec<u32> = delivered.rest(self.len()).collect();
-                self.lose(error, queries.len());
+                self.common.log.lose(error, queries.len());
                 self.common.log.add(&delivered_by_gpu(self.len() - queries.len(), &pairs));
                 let mut total = Work { pairs: pairs.into_inner(), ..Work::default() };
                 if queries.is_empty() {
@@ -294,7 +274,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
         if let Some(gpu) = self.gpu() {
             match gpu.for_rows(copied(join.part.as_deref().unwrap_or_default())?, points) {
                 Ok(gpu) => join.gpu = Some(gpu),
-                Err(error) if is_loss(&error) => join.lose(error, join.len()),
+                Err(error) if is_loss(&error) => join.common.log.lose(error, join.len()),
                 Err(error) => return Err(error),
             }
         }
@@ -320,7 +300,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
             Ok(rows) => Some(Ok(Box::new(Watched { lead: self, rows, request, began }))),
             // The sink counts rows, or keeps them, as it does without a device.
             Err(error) if is_loss(&error) => {
-                self.lose(error, self.len());
+                self.common.log.lose(error, self.len());
                 None
             }
             Err(error) => Some(Err(error)),
@@ -380,7 +360,7 @@ impl<T: Scalar> LaidOut<T> for Watched<'_, '_, '_, T> {
         lead.common.log.add(&ended(core::iter::once(clock), began));
         let Some(Unfinished { error, from, .. }) = unfinished else { return Ok(written) };
         let queries: Vec<u32> = (from as u32..lead.len() as u32).collect();
-        lead.lose(error, queries.len());
+        lead.common.log.lose(error, queries.len());
         if queries.is_empty() {
             return Ok(written);
         }

@@ -1,9 +1,11 @@
 //! Who worked when, and on what.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use crate::error::Result;
+use super::reason;
+use crate::error::{Error, Result};
 use crate::exec::Work;
 use crate::options::Device;
 use crate::stats::{GpuStats, HybridStats, Lost, WorkerStats};
@@ -17,13 +19,20 @@ const SPANS: usize = 512;
 pub(super) struct Log {
     told: Mutex<HybridStats>,
     gpu: Mutex<GpuStats>,
+    /// Whether the GPU is lost, in this pass or before.
+    gone: AtomicBool,
     empty: HybridStats,
 }
 
 impl Log {
     /// `empty` says how work is shared.
     pub(super) fn new(empty: HybridStats) -> Self {
-        Log { told: Mutex::new(empty.clone()), gpu: Mutex::default(), empty }
+        Log {
+            told: Mutex::new(empty.clone()),
+            gpu: Mutex::default(),
+            gone: AtomicBool::new(false),
+            empty,
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, HybridStats> {
@@ -37,10 +46,16 @@ impl Log {
 
     /// Notes that the GPU is lost, and how many queries the CPU answers in its place. The first
     /// reason stays.
-    pub(super) fn lose(&self, reason: impl FnOnce() -> String, queries: u64) {
+    pub(super) fn lose(&self, error: Error, queries: usize) {
+        self.gone.store(true, Relaxed);
         let mut told = self.told();
-        let lost = told.lost.get_or_insert_with(|| Lost { reason: reason(), queries: 0 });
-        lost.queries += queries;
+        let lost = told.lost.get_or_insert_with(|| Lost { reason: reason(error), queries: 0 });
+        lost.queries += queries as u64;
+    }
+
+    /// Whether the GPU is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.gone.load(Relaxed)
     }
 
     /// Does something that one processor does alone, and adds it.
@@ -194,10 +209,12 @@ mod tests {
         assert!(gpu.busy > cpu.busy && cpu.idle > gpu.idle, "{pass:?}");
         let log = Log::new(HybridStats::default());
         log.add(&pass);
-        log.lose(|| "gone".into(), 5);
-        log.lose(|| "again".into(), 2);
+        let lost = |reason: &str| Error::Device { device: "gpu", reason: reason.into() };
+        assert!(!log.is_lost());
+        log.lose(lost("gone"), 5);
+        log.lose(lost("again"), 2);
         let told = log.take();
         assert_eq!(told.lost, Some(Lost { reason: "gone".into(), queries: 7 }));
-        assert_eq!(log.take(), HybridStats::default());
+        assert_eq!((log.take(), log.is_lost()), (HybridStats::default(), true));
     }
 }

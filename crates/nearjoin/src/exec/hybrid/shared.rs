@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use super::log::{Clock, Log, ended};
 use super::units::Ranked;
-use super::{Delivered, is_loss, reason};
+use super::{Delivered, is_loss};
 use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::units::{Named, Units};
@@ -57,7 +57,6 @@ pub(crate) struct Shared<'a, T> {
 struct Common<'a, T> {
     /// None where it was lost before it had an index.
     gpu: Option<GpuJoin<'a, T>>,
-    gone: AtomicBool,
     log: Log,
 }
 
@@ -91,26 +90,26 @@ impl<'a, T: Scalar> Shared<'a, T> {
     }
 
     fn of(setup: Setup<'a>, cpu: CpuJoin<'a, T>, gpu: Result<GpuJoin<'a, T>>) -> Result<Self> {
-        let (gpu, lost) = match gpu {
-            Err(error) if is_loss(&error) => (None, Some(error)),
-            gpu => (Some(gpu?), None),
-        };
         let empty = HybridStats {
             partitioning: Some(setup.partitioning),
             expected_gpu_share: setup.gpu_share,
             ..HybridStats::default()
         };
-        let common = Common { gone: AtomicBool::new(gpu.is_none()), gpu, log: Log::new(empty) };
-        if let Some(error) = lost {
-            common.log.lose(|| reason(error), cpu.len() as u64);
-        }
-        let common = Arc::new(common);
+        let log = Log::new(empty);
+        let gpu = match gpu {
+            Err(error) if is_loss(&error) => {
+                log.lose(error, cpu.len());
+                None
+            }
+            gpu => Some(gpu?),
+        };
+        let common = Arc::new(Common { gpu, log });
         Ok(Shared { cpu, common, setup, units: OnceLock::new(), is_whole: true })
     }
 
     /// The device, as long as it is there.
     fn gpu(&self) -> Option<&GpuJoin<'a, T>> {
-        self.common.gpu.as_ref().filter(|_| !self.common.gone.load(Relaxed))
+        self.common.gpu.as_ref().filter(|_| !self.common.log.is_lost())
     }
 
     /// The workers of both, and the queue between them.
@@ -172,16 +171,11 @@ impl<'a, T: Scalar> Shared<'a, T> {
     fn count_alone(&self, device: Device) -> Result<Work> {
         if let Some(gpu) = self.gpu().filter(|_| device == Device::Gpu) {
             match self.common.log.timed(Device::Gpu, self.len(), || gpu.count()) {
-                Err(error) if is_loss(&error) => self.lose(error, self.len()),
+                Err(error) if is_loss(&error) => self.common.log.lose(error, self.len()),
                 work => return work,
             }
         }
         self.common.log.timed(Device::Cpu, self.len(), || self.cpu.alone().count())
-    }
-
-    fn lose(&self, error: Error, queries: usize) {
-        self.common.gone.store(true, Relaxed);
-        self.common.log.lose(|| reason(error), queries as u64);
     }
 }
 
@@ -233,7 +227,7 @@ impl<T: Scalar> Pass<'_, '_, T> {
                     clock.fail(units.len(), queries);
                     if is_loss(&error) {
                         // Before the units come back: whoever takes them looks up what is done.
-                        self.shared.lose(error, queries);
+                        self.shared.common.log.lose(error, queries);
                         drop(lent);
                         self.deque.abandon();
                     } else {
@@ -357,7 +351,7 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
         let threads = self.cpu.threads();
         // Of a batch that failed, some rows may be there. Its pairs are counted by whoever does it.
         let by_cpu = |rows: &Rows<'_, T>| {
-            if !self.common.gone.load(Relaxed) || !rows.queries.iter().any(|&q| delivered.has(q)) {
+            if !self.common.log.is_lost() || !rows.queries.iter().any(|&q| delivered.has(q)) {
                 return emit(rows);
             }
             let rest = Flat::without(rows, |query| delivered.has(query));
@@ -373,13 +367,12 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
             &|part, numbers, lane| {
                 let stopped = AtomicBool::new(false);
                 let work = part.rows(request, &|rows: &Rows<'_, T>| {
-                    let queries = rows.queries.iter().map(|&place| numbers[place as usize]);
-                    let queries: Vec<u32> = queries.collect();
-                    let worker = threads + lane;
-                    let rows =
-                        Rows { worker, queries: &queries, ahead: &[], consecutive: false, ..*rows };
-                    let flow = emit(&rows);
-                    delivered.add(&rows);
+                    let of_lane = Rows { worker: threads + lane, ..*rows };
+                    let flow = of_lane.under(numbers, |rows| {
+                        let flow = emit(rows);
+                        delivered.add(rows);
+                        flow
+                    });
                     stopped.fetch_or(flow.is_break(), Relaxed);
                     flow
                 });
