@@ -5,10 +5,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::delivered::{Delivered, Notes};
+use super::is_loss;
 use super::log::{Clock, Log, ended};
 use super::relay::relay;
 use super::reserve::Reserve;
-use super::{Delivered, Notes, is_loss};
 use crate::error::Result;
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::flat::Flat;

@@ -14,9 +14,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use super::delivered::Delivered;
+use super::is_loss;
 use super::log::{Clock, Log, ended};
 use super::units::Ranked;
-use super::{Delivered, is_loss};
 use crate::error::{Error, Result};
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::units::{Named, Units};
