@@ -10,6 +10,7 @@
 //!
 //! The searches are in `descend.rs` (tree) and `rings.rs` (grid), what is done with a leaf in
 //! `ranked.rs` and `descend.rs`; brute force, in `sieve.rs`, looks at all points for a whole unit.
+//! What becomes of the best is in `answer.rs`.
 //!
 //! Why no neighbour is missed: a box is passed over only if its distance from the box of the
 //! block, or from a query, exceeds what that query's k-th best is at. No point in the box is
@@ -17,7 +18,7 @@
 //! Points at exactly the k-th distance are still looked at, since a smaller row wins a tie.
 
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use super::kernel::{Hits, NearestKernels, PAD, Ranks};
@@ -26,10 +27,11 @@ use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
+use super::units::Units;
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work, sort_by_id};
+use crate::exec::{Emit, Executor, Part, Reporter, Request, Work};
 use crate::index::boxes::FAN;
 use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;
@@ -79,10 +81,18 @@ pub(super) enum Finding<T> {
 }
 
 /// What is done with the best of each block of queries, by a thread.
-type Action<'a, T> = dyn Fn(usize, &mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync + 'a;
+pub(super) type Action<'a, T> = dyn Fn(&mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync + 'a;
+
+/// The same, before it is made an object.
+pub(super) trait BlockAction<T: Scalar>:
+    Fn(&mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync
+{
+}
+impl<T: Scalar, F: Fn(&mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync> BlockAction<T> for F {}
 
 /// What a thread keeps from block to block.
 pub(super) struct Worker<'a, T: Scalar> {
+    pub(super) number: usize,
     pub(super) work: Work,
     /// The best as the keys tell them; none for a large k.
     pub(super) ranks: Option<Ranks<T>>,
@@ -113,10 +123,10 @@ pub(super) struct Worker<'a, T: Scalar> {
     /// point has.
     pub(super) own: [u32; PAD],
     reporter: Reporter<'a>,
-    rows: Vec<Vec<u32>>,
-    distances: Vec<Vec<T>>,
-    pairs: Vec<(u32, T)>,
-    numbers: Vec<u32>,
+    pub(super) rows: Vec<Vec<u32>>,
+    pub(super) distances: Vec<Vec<T>>,
+    pub(super) pairs: Vec<(u32, T)>,
+    pub(super) numbers: Vec<u32>,
 }
 
 /// How the best of a block are kept.
@@ -137,7 +147,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     }
 
     /// Whether a search leaves queries out that come upon themselves, by their positions.
-    fn passes_itself(&self) -> bool {
+    pub(super) fn passes_itself(&self) -> bool {
         self.left.is_none() && self.excludes_self()
     }
 
@@ -146,39 +156,52 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let queue = Queue::new(&self.range, self.unit);
         if let Some(monitor) = self.monitor {
             monitor.enter(phase, self.expected_tests as u64);
-            if monitor.is_cancelled() {
-                return Work::default();
-            }
         }
-        let works = self.pool.each(|number| {
-            let mut worker = Worker::new(self);
-            while let Some(unit) = queue.take() {
-                if let Finding::Sieve(sieve) = &*self.finding
-                    && self.sift(&mut worker, sieve, &unit).is_break()
-                {
-                    queue.close();
-                    break;
-                }
-                for start in unit.clone().step_by(FAN) {
-                    let block = start..unit.end.min(start.saturating_add(FAN as u32));
-                    if let Finding::Sieve(_) = &*self.finding {
-                        let number = (start - unit.start) as usize / FAN;
-                        core::mem::swap(&mut worker.best, worker.sifter.best(number));
-                    } else {
-                        self.block(&mut worker, &block);
-                    }
-                    if action(number, &mut worker, &block).is_break()
-                        || worker.reporter.report(worker.work).is_break()
-                    {
-                        queue.close();
-                        break;
-                    }
+        self.work_on(&queue, action).into_iter().sum()
+    }
+
+    /// The same for the queries of some units. Tells what each thread did.
+    pub(super) fn work_on(&self, units: &dyn Units, action: &Action<'_, T>) -> Vec<Work> {
+        // What was cancelled stays so.
+        if self.monitor.is_some_and(Monitor::is_cancelled) {
+            units.close();
+        }
+        self.pool.each_of(units.threads(self.pool.threads()), |number| {
+            let mut worker = Worker::new(self, number);
+            while let Some(unit) = units.take(number) {
+                if self.visit_unit(&mut worker, &unit, action).is_break() {
+                    units.close();
                 }
             }
             worker.reporter.finish(worker.work);
             worker.work
-        });
-        works.into_iter().sum()
+        })
+    }
+
+    /// Cuts a unit into blocks, finds the best of their queries, and runs `action`.
+    fn visit_unit(
+        &self,
+        worker: &mut Worker<'_, T>,
+        unit: &Run,
+        action: &Action<'_, T>,
+    ) -> ControlFlow<()> {
+        // Units that others share may be larger than those that brute force has room for.
+        for piece in pieces(unit, self.unit) {
+            if let Finding::Sieve(sieve) = &*self.finding {
+                self.sift(worker, sieve, &piece)?;
+            }
+            for (number, block) in pieces(&piece, FAN).enumerate() {
+                match &*self.finding {
+                    Finding::Sieve(_) => {
+                        core::mem::swap(&mut worker.best, worker.sifter.best(number));
+                    }
+                    _ => self.block(worker, &block),
+                }
+                action(worker, &block)?;
+                worker.reporter.report(worker.work)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Finds the best of every query of a unit among all points.
@@ -248,13 +271,14 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 }
 
 impl<'a, T: Scalar> Worker<'a, T> {
-    fn new(join: &CpuKnn<'a, T>) -> Self {
+    fn new(join: &CpuKnn<'a, T>, number: usize) -> Self {
         let sifts = matches!(*join.finding, Finding::Sieve(_));
         let seen = match *join.finding {
             Finding::Rings(_) => join.right.len().div_ceil(FAN),
             _ => 0,
         };
         Worker {
+            number,
             work: Work::default(),
             ranks: (join.k <= SORTED && !sifts).then(|| Ranks::new(join.k)),
             // Queries of another set are looked at one by one, and so are their best.
@@ -284,41 +308,15 @@ impl<'a, T: Scalar> Worker<'a, T> {
             numbers: Vec::new(),
         }
     }
-
-    /// Makes rows of the best of each query of a block.
-    fn fill(&mut self, join: &CpuKnn<'_, T>, block: &Run, request: Request) {
-        let ids = &join.queries().ids()[block.start as usize..block.end as usize];
-        let drops_itself = join.excludes_self() && !join.passes_itself();
-        for (query, &id) in ids.iter().enumerate() {
-            let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
-            match (self.way, &self.ranks) {
-                (Way::Ranks, Some(ranks)) => ranks.finish(query, row, distances),
-                _ => self.best.finish(query, row, distances),
-            }
-            if drops_itself {
-                drop_itself(join.numbers.row(id), join.wanted, row, distances);
-            }
-            self.work.pairs += row.len() as u64;
-            if request.sorted {
-                sort_by_id(row, distances, &mut self.pairs);
-            }
-            if request.distances {
-                distances.iter_mut().for_each(|acc| *acc = join.arithmetic.distance(*acc));
-            }
-        }
-    }
 }
 
-/// Removes a query from its own row, which holds one more than wanted: or the last, if it is not
-/// there, because as many duplicates of it have smaller rows. What remains are the nearest others
-/// either way, since a row ascends by distance and row, whoever else is in it.
-fn drop_itself<T>(own: u32, wanted: usize, row: &mut Vec<u32>, distances: &mut Vec<T>) {
-    if let Some(at) = row.iter().position(|&id| id == own) {
-        row.remove(at);
-        distances.remove(at);
-    }
-    row.truncate(wanted);
-    distances.truncate(wanted);
+/// A range in pieces of some length; the last one may be shorter.
+fn pieces(range: &Run, length: usize) -> impl Iterator<Item = Run> {
+    let end = range.end;
+    range
+        .clone()
+        .step_by(length)
+        .map(move |start| start..end.min(start.saturating_add(length as u32)))
 }
 
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
@@ -341,33 +339,15 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
     }
 
     fn count(&self) -> Result<Work> {
-        Ok(self.work(Phase::Counting, &|_, worker, block| {
-            worker.fill(self, block, Request::default());
-            ControlFlow::Continue(())
-        }))
+        Ok(self.work(Phase::Counting, &self.counting()))
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
-        Ok(self.work(Phase::Counting, &|_, worker, block| {
-            worker.fill(self, block, Request::default());
-            let (numbers, _) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
-            for (number, row) in numbers.iter().zip(&worker.rows) {
-                degrees[*number as usize].store(row.len() as u64, Relaxed);
-            }
-            ControlFlow::Continue(())
-        }))
+        Ok(self.work(Phase::Counting, &self.counting_each(degrees)))
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
-        Ok(self.work(Phase::Joining, &|number, worker, block| {
-            worker.fill(self, block, request);
-            let (queries, ahead) =
-                self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
-            let neighbors = Lists::Each(&worker.rows[..queries.len()]);
-            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            let (worker, consecutive) = (number, false);
-            emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
-        }))
+        Ok(self.work(Phase::Joining, &self.filling(request, emit)))
     }
 
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {

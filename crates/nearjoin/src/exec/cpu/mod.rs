@@ -1,5 +1,6 @@
 //! The CPU engine: a pool of threads over one queue, and the SIMD kernels.
 
+mod answer;
 mod block;
 pub(crate) mod build;
 pub(crate) mod build_knn;
