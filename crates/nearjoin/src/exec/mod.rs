@@ -113,7 +113,7 @@ pub(crate) trait Executor<T>: Send + Sync {
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>>;
     /// The same join for some of the queries of the whole: see [`part`]. It shares the index.
     fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>>;
-    /// Threads that may call `emit`.
+    /// Threads that may call `emit`. A part has no more than the whole.
     fn workers(&self) -> usize;
     /// Whether it is the thread that calls `rows` which calls `emit`, with many rows at a time
     /// and one list after the other.
@@ -143,6 +143,15 @@ pub(crate) trait Executor<T>: Send + Sync {
 pub(crate) trait OnDevice<T>: Executor<T> {
     /// The same join for some rows of the left input, given with their coordinates.
     fn for_rows(&self, rows: Vec<u32>, points: Points<'_, T>) -> Result<Box<dyn OnDevice<T> + '_>>;
+    /// The same in one of several lanes, of so many, beside which others work on other rows: it keeps
+    /// to a stream and to a share of the memory. The caller enters the phases of whoever watches, and
+    /// tells them of its distance tests.
+    fn in_lane<'b>(
+        &'b self,
+        lane: (usize, usize),
+        rows: Vec<u32>,
+        coordinates: &[T],
+    ) -> Result<Box<dyn OnDevice<T> + 'b>>;
     /// By which order the rows of a request with each pair once say under which of its points a
     /// pair is.
     fn meeting(&self) -> Result<Meeting>;

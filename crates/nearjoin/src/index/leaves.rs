@@ -75,6 +75,11 @@ impl<T: Scalar> Leaves<T> {
         &self.coords[leaf * FAN * self.dim..][..FAN * self.dim]
     }
 
+    /// The coordinates of the point at a position.
+    pub(crate) fn point(&self, position: usize) -> impl Iterator<Item = T> {
+        self.leaf(position / FAN)[position % FAN..].iter().step_by(FAN).copied()
+    }
+
     pub(crate) fn boxes(&self) -> &Boxes<T> {
         &self.boxes
     }

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use super::Plan;
 use crate::error::{Error, Result};
 use crate::exec::cpu::build::Setup as CpuSetup;
-use crate::exec::cpu::build_knn::Setup as KnnSetup;
+use crate::exec::cpu::build_knn::Setup as CpuKnnSetup;
 use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::knn::CpuKnn;
+use crate::exec::cpu::units::OnHost;
 use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
 use crate::exec::hybrid::{Lead, Reserve, Setup as Sharing, Shared};
-use crate::exec::{Executor, Part};
+use crate::exec::{Executor, OnDevice, Part};
 use crate::memory;
 use crate::monitor::{self, Phase};
 use crate::plan::{Asked, Budget, Decision, How, OnCpu, OnGpu, on_cpu};
-use crate::question::{Question, Within};
+use crate::question::Question;
 use crate::scalar::Scalar;
 use crate::sink::{Execution, Sink};
 use crate::stats::Stats;
@@ -211,41 +212,95 @@ impl<T> core::fmt::Debug for Indexed<'_, T> {
 
 /// Builds the index where the plan says, and what joins there.
 fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
-    let Plan { question, options, decision, sides, threshold, pool, .. } = plan;
-    match (question, &decision.how) {
-        (Question::Within(within), How::Gpu(how)) => {
-            let on_gpu = gpu_setup(plan, within, decision, how).and_then(gpu_epsilon::index);
+    let Plan { options, decision, sides, pool, .. } = plan;
+    match &decision.how {
+        How::Cpu(how) => Ok(on_host(plan, decision, how, false)?),
+        How::Gpu(how) => {
+            let led = on_device(plan, decision, how, false);
             if !how.rescue {
-                return Ok(on_gpu?);
+                return Ok(led?);
             }
-            let reserve = Reserve::new(move || reserve(plan, within));
-            Ok(Box::new(Lead::new(on_gpu, reserve, sides.left(), pool.threads())?))
+            let reserve = Reserve::new(move || reserve(plan));
+            Ok(Box::new(Lead::new(led, reserve, sides.left(), pool)?))
         }
-        (Question::Within(within), How::Cpu(how)) => {
-            Ok(Box::new(CpuJoin::new(cpu_setup(plan, within, decision, how, false))?))
-        }
-        (Question::Within(within), How::Both(both)) => {
+        How::Both(both) => {
             let setup = Sharing {
                 partitioning: both.partitioning,
                 gpu_share: both.gpu_share,
                 counts_alone: both.counts_alone,
                 monitor: options.monitor.as_ref(),
             };
-            let on_cpu = || {
-                pool.install(|| CpuJoin::new(cpu_setup(plan, within, decision, &both.cpu, true)))
-            };
+            let on_cpu = || pool.install(|| on_host(plan, decision, &both.cpu, true));
             let on_gpu = || match both.gpu.on_gpu() {
-                Some(how) => {
-                    let setup = gpu_setup(plan, within, &both.gpu, how)?;
-                    pool.install(|| gpu_epsilon::index_whole(&setup))
-                }
+                Some(how) => pool.install(|| on_device(plan, &both.gpu, how, true)),
                 None => Err(no_device()),
             };
             Ok(Box::new(Shared::new(setup, on_cpu, on_gpu)?))
         }
-        (Question::Nearest(nearest), How::Cpu(how)) => Ok(Box::new(CpuKnn::new(KnnSetup {
+    }
+}
+
+/// A plan decides for a GPU only with one at hand, and only what it can do.
+fn no_device() -> Error {
+    Error::Device { device: "gpu", reason: "the plan has no device".into() }
+}
+
+/// The join on the device, which may share it with the CPU.
+fn on_device<'a, T: Scalar>(
+    plan: &'a Plan<'a, T>,
+    decision: &'a Decision,
+    how: &'a OnGpu,
+    shared: bool,
+) -> Result<Box<dyn OnDevice<T> + 'a>> {
+    let Plan { question, options, sides, threshold, pool, .. } = plan;
+    let device = plan.device.clone().ok_or_else(no_device)?;
+    match question {
+        Question::Within(within) => {
+            let setup = GpuSetup {
+                pool,
+                device,
+                threshold: *threshold,
+                detail: &decision.chosen.detail,
+                left: sides.left(),
+                right: sides.right(),
+                include_self: options.include_self,
+                removal: within.removal,
+                how,
+                extents: &decision.extents,
+                monitor: options.monitor.as_ref(),
+            };
+            if shared { gpu_epsilon::index_whole(setup) } else { gpu_epsilon::index(setup) }
+        }
+        Question::Nearest(_) => Err(no_device()),
+    }
+}
+
+/// The join on the CPU, which may share it with a device.
+fn on_host<'a, T: Scalar>(
+    plan: &'a Plan<'a, T>,
+    decision: &Decision,
+    how: &OnCpu,
+    shared: bool,
+) -> Result<Box<dyn OnHost<T> + 'a>> {
+    let Plan { question, options, sides, threshold, pool, simd, .. } = plan;
+    match question {
+        Question::Within(within) => Ok(Box::new(CpuJoin::new(CpuSetup {
             pool,
-            simd: plan.simd,
+            simd: *simd,
+            threshold: *threshold,
+            left: sides.left(),
+            right: sides.right(),
+            include_self: options.include_self,
+            removal: within.removal,
+            detail: &decision.chosen.detail,
+            how,
+            shared,
+            monitor: options.monitor.as_ref(),
+        })?)),
+        // Whoever shares it: no order says which point of a pair of the nearest has it.
+        Question::Nearest(nearest) => Ok(Box::new(CpuKnn::new(CpuKnnSetup {
+            pool,
+            simd: *simd,
             arithmetic: *threshold,
             left: sides.left(),
             right: sides.right(),
@@ -258,68 +313,23 @@ fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> 
             monitor: options.monitor.as_ref(),
             expected_tests: decision.tests(),
         })?)),
-        (Question::Nearest(_), How::Gpu(_) | How::Both(_)) => Err(no_device()),
-    }
-}
-
-/// A plan decides for a GPU only with one at hand, and only what it can do.
-fn no_device() -> Error {
-    Error::Device { device: "gpu", reason: "the plan has no device".into() }
-}
-
-fn gpu_setup<'a, T: Scalar>(
-    plan: &'a Plan<'a, T>,
-    within: &Within,
-    decision: &'a Decision,
-    how: &'a OnGpu,
-) -> Result<GpuSetup<'a, T>> {
-    Ok(GpuSetup {
-        pool: &plan.pool,
-        device: plan.device.clone().ok_or_else(no_device)?,
-        threshold: plan.threshold,
-        detail: &decision.chosen.detail,
-        left: plan.sides.left(),
-        right: plan.sides.right(),
-        include_self: plan.options.include_self,
-        removal: within.removal,
-        how,
-        extents: &decision.extents,
-        monitor: plan.options.monitor.as_ref(),
-    })
-}
-
-fn cpu_setup<'a, 'd, T: Scalar>(
-    plan: &'a Plan<'a, T>,
-    within: &Within,
-    decision: &'d Decision,
-    how: &'d OnCpu,
-    shared: bool,
-) -> CpuSetup<'a, 'd, T> {
-    CpuSetup {
-        pool: &plan.pool,
-        simd: plan.simd,
-        threshold: plan.threshold,
-        left: plan.sides.left(),
-        right: plan.sides.right(),
-        include_self: plan.options.include_self,
-        removal: within.removal,
-        detail: &decision.chosen.detail,
-        how,
-        shared,
-        monitor: plan.options.monitor.as_ref(),
     }
 }
 
 /// Plans and indexes the same join on the CPU, in place of a device that is lost.
-fn reserve<'a, T: Scalar>(plan: &'a Plan<'a, T>, within: &Within) -> Result<CpuJoin<'a, T>> {
+fn reserve<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
     let Plan { question, options, sides, threshold, pool, host, .. } = plan;
     monitor::check(&options.monitor)?;
     monitor::enter(&options.monitor, Phase::Indexing);
-    pool.install(|| {
-        let summary = Summary::new(sides.left(), sides.right(), threshold, Effort::FULL);
+    let effort = match question {
+        Question::Within(_) => Effort::FULL,
+        Question::Nearest(nearest) => Effort::nearest(nearest.k),
+    };
+    Ok(pool.install(|| {
+        let summary = Summary::new(sides.left(), sides.right(), threshold, effort);
         let decision = on_cpu(&Asked { question, options }, &summary, host);
         decision.budget.check_index()?;
         let Some(how) = decision.on_cpu() else { return Err(no_device()) };
-        CpuJoin::new(cpu_setup(plan, within, &decision, how, false))
-    })
+        on_host(plan, &decision, how, false)
+    })?)
 }

@@ -157,7 +157,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// The same join for some of the queries.
-    pub(crate) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
+    pub(super) fn of_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuJoin<'b, T>> {
         let whole = self.again();
         match part {
             Part::Rows { rows, points } => {

@@ -20,7 +20,7 @@ use crate::scalar::Scalar;
 use crate::summary::extents;
 
 /// What a KNN-join on the CPU needs to know.
-pub(crate) struct Setup<'a, T> {
+pub(crate) struct Setup<'a, 'd, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) simd: SimdLevel,
     pub(crate) arithmetic: Threshold<T>,
@@ -33,7 +33,7 @@ pub(crate) struct Setup<'a, T> {
     pub(crate) cap: T,
     pub(crate) strategy: Strategy,
     /// Those of all points of both sides.
-    pub(crate) extents: &'a [(f64, f64)],
+    pub(crate) extents: &'d [(f64, f64)],
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
     pub(crate) monitor: Option<&'a Monitor>,
@@ -44,7 +44,7 @@ pub(crate) struct Setup<'a, T> {
 impl<'a, T: Scalar> CpuKnn<'a, T> {
     /// Puts the points in the order of a tree or of a grid, or leaves them as they are, and
     /// boxes them.
-    pub(crate) fn new(setup: Setup<'a, T>) -> Result<Self> {
+    pub(crate) fn new(setup: Setup<'a, '_, T>) -> Result<Self> {
         let Setup { left, strategy, k, .. } = setup;
         let right = setup.right.unwrap_or(left);
         let own_extents = match setup.right {
@@ -91,7 +91,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     }
 
     /// The same join for some of the queries.
-    pub(super) fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuKnn<'b, T>> {
+    pub(super) fn of_part<'b>(&'b self, part: Part<'b, T>) -> Result<CpuKnn<'b, T>> {
         let asked = match part {
             Part::Rows { rows, .. } => rows.len(),
             Part::Positions { start, end } => (end - start) as usize,

@@ -356,7 +356,7 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
     }
 
     fn part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn Executor<T> + 'b>> {
-        Ok(Box::new(self.for_part(part)?))
+        Ok(Box::new(self.of_part(part)?))
     }
 
     fn workers(&self) -> usize {

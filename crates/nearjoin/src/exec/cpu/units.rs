@@ -1,18 +1,17 @@
-//! Units of queries that threads take from somewhere, and what units are expected to cost.
+//! Units of queries that the threads of the CPU take from somewhere, and a join on the CPU that is
+//! shared with another device by such units.
 
-use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+mod epsilon;
+mod knn;
 
-use super::epsilon::{BLOCK, Cover, CpuJoin, FULL_COUNT, Pass, Worker};
+use core::sync::atomic::AtomicU64;
+
 use super::numbers::Numbers;
 use crate::error::Result;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Request, Work};
-use crate::index::layout::Columns;
-use crate::index::{Run, ego};
+use crate::exec::{Emit, Executor, Part, Request, Work};
+use crate::index::Run;
 use crate::memory::{reserve, with_capacity};
-use crate::points::{Points, PointsBuf};
-use crate::scalar::Scalar;
 
 /// Where the threads of a pass get their queries from.
 pub(crate) trait Units: Sync {
@@ -36,12 +35,34 @@ impl Units for Queue {
     }
 }
 
+/// A join on the CPU, some queries of which another device may answer. A unit is a range of
+/// positions in the order of its index.
+pub(crate) trait OnHost<T>: Executor<T> {
+    /// The positions of all queries.
+    fn positions(&self) -> Run;
+    /// What every `unit` queries are expected to cost; and the neighbours that they have, at least
+    /// of one unit in `step`.
+    fn loads(&self, unit: u32, step: usize) -> Vec<Load>;
+    /// Appends the queries at some positions to a list that another device understands.
+    fn name_queries(&self, at: Run, named: &mut Named<T>) -> Result<()>;
+    /// Counts the pairs of some units: what each thread did.
+    fn count_units(&self, units: &dyn Units) -> Vec<Work>;
+    /// Counts the neighbours of the queries of some units.
+    fn degrees_of_units(&self, degrees: &[AtomicU64], units: &dyn Units) -> Vec<Work>;
+    /// Hands out the rows of some units. Pairs that are wanted once are those with larger rows.
+    fn rows_of_units(&self, request: Request, emit: &Emit<'_, T>, units: &dyn Units) -> Vec<Work>;
+    /// Counts the pairs of all queries where nobody else counts any: each pair may be met once.
+    fn count_alone(&self) -> Result<Work>;
+    /// The same join for some of the queries, as [`Executor::part`].
+    fn for_part<'b>(&'b self, part: Part<'b, T>) -> Result<Box<dyn OnHost<T> + 'b>>;
+}
+
 /// What a unit is expected to cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     /// Distance tests, and something for each pair that needs none.
     pub(crate) work: f64,
-    /// Neighbours of all its queries, where they were sampled.
+    /// Neighbours of all its queries, where they are known.
     pub(crate) pairs: Option<f64>,
 }
 
@@ -60,146 +81,15 @@ impl<T> Named<T> {
         let (rows, numbers) = (with_capacity(queries)?, with_capacity(queries)?);
         Ok(Named { rows, numbers, coordinates: Vec::new() })
     }
-}
 
-/// Blocks of a unit whose candidates are listed.
-const PROBED: usize = 2;
-/// What a pair that is taken without a test costs beside a test.
-const TAKEN: f64 = 0.25;
-
-/// Passes over units that others share.
-impl<T: Scalar> CpuJoin<'_, T> {
-    /// Counts the pairs of some units: what each thread did.
-    pub(crate) fn count_units(&self, units: &dyn Units) -> Vec<Work> {
-        self.work_on(units, FULL_COUNT, &self.counting(Cover::Full))
-    }
-
-    /// Counts the neighbours of the queries of some units.
-    pub(crate) fn degrees_of_units(&self, degrees: &[AtomicU64], units: &dyn Units) -> Vec<Work> {
-        self.work_on(units, FULL_COUNT, &self.counting_each(degrees))
-    }
-
-    /// Hands out the rows of some units. Pairs that are wanted once are those with larger rows.
-    pub(crate) fn rows_of_units(
-        &self,
-        request: Request,
-        emit: &Emit<'_, T>,
-        units: &dyn Units,
-    ) -> Vec<Work> {
-        let pass = Pass { cover: Cover::Full, counting: false };
-        self.work_on(units, pass, &self.filling(Cover::Full, request, emit))
-    }
-
-    /// Some rows of points, copied by all threads.
-    pub(crate) fn gather(&self, points: Points<'_, T>, rows: &[u32]) -> Result<PointsBuf<T>> {
-        self.pool.install(|| points.gather(rows))
-    }
-
-    /// Threads that work.
-    pub(crate) fn threads(&self) -> usize {
-        self.pool.threads()
-    }
-
-    /// The same join as one that nobody shares, if it is of all queries.
-    pub(crate) fn alone(&self) -> CpuJoin<'_, T> {
-        let numbers = match self.numbers {
-            Numbers::Shared => Numbers::Rows,
-            numbers => numbers,
-        };
-        CpuJoin { numbers, ..self.again() }
-    }
-
-    /// The positions of all queries.
-    pub(crate) fn positions(&self) -> Run {
-        self.range.clone()
-    }
-
-    /// Appends the queries at some positions to a list that another device understands.
-    pub(crate) fn name_queries(&self, at: Run, named: &mut Named<T>) -> Result<()> {
-        let layout = self.queries();
-        let ids = &layout.ids()[at.start as usize..at.end as usize];
-        named.rows.extend(ids.iter().map(|&id| self.numbers.row(id)));
-        match self.numbers {
-            Numbers::Places { first } => named.numbers.extend(at.clone().map(|p| p - first)),
-            _ => named.numbers.extend_from_slice(ids),
+    /// Appends the names of the queries at some positions, which have these ids. Their coordinates,
+    /// so many of each, are still to come, and there is room for them.
+    fn name(&mut self, numbers: &Numbers<'_>, ids: &[u32], at: &Run, dim: usize) -> Result<()> {
+        self.rows.extend(ids.iter().map(|&id| numbers.row(id)));
+        match *numbers {
+            Numbers::Places { first } => self.numbers.extend(at.clone().map(|p| p - first)),
+            _ => self.numbers.extend_from_slice(ids),
         }
-        reserve(&mut named.coordinates, ids.len() * layout.dim())?;
-        match layout.columns() {
-            // They stand close together here, and far apart in the input.
-            Columns::Own(columns) => {
-                for position in at {
-                    let of = |j: usize| columns[j * layout.stride() + position as usize];
-                    named.coordinates.extend((0..layout.dim()).map(of));
-                }
-            }
-            Columns::Narrow { .. } => {
-                let points = layout.points();
-                let each = ids.iter().map(|&id| points.row(id as usize));
-                each.for_each(|point| named.coordinates.extend_from_slice(point));
-            }
-        }
-        Ok(())
-    }
-
-    /// What every `unit` queries are expected to cost: from the candidates of some of their blocks
-    /// and, of one unit in `step`, from the neighbours too.
-    pub(crate) fn loads(&self, unit: u32, step: usize) -> Vec<Load> {
-        let units = self.range.len().div_ceil(unit as usize);
-        let next = AtomicUsize::new(0);
-        let found = self.pool.each(|number| {
-            let mut worker = Worker::new(self, number);
-            let mut recursion = ego::Recursion::default();
-            let mut found = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Relaxed);
-                if at >= units {
-                    return found;
-                }
-                let start = self.range.start + at as u32 * unit;
-                let end = start.saturating_add(unit).min(self.range.end);
-                let counted = at.is_multiple_of(step);
-                found.push((at, self.load(&mut worker, &mut recursion, start..end, counted)));
-            }
-        });
-        let mut loads = vec![Load::default(); units];
-        found.into_iter().flatten().for_each(|(at, load)| loads[at] = load);
-        loads
-    }
-
-    fn load(
-        &self,
-        worker: &mut Worker<'_, T>,
-        recursion: &mut ego::Recursion,
-        unit: Run,
-        counted: bool,
-    ) -> Load {
-        let blocks = unit.len().div_ceil(BLOCK as usize);
-        let [tests, taken, pairs, asked] = [const { AtomicU64::new(0) }; 4];
-        for probe in 0..PROBED.min(blocks) {
-            // In the middle of equal parts. Units begin at multiples of a block, and so does this.
-            let block = (2 * probe + 1) * blocks / (2 * PROBED.min(blocks));
-            let start = unit.start + block as u32 * BLOCK;
-            let block = start..start.saturating_add(BLOCK).min(unit.end);
-            // Nothing breaks it off.
-            let _ =
-                self.visit_unit(worker, recursion, block, FULL_COUNT, &|worker, block, bound| {
-                    let (candidates, len) = (&worker.candidates, block.len() as u64);
-                    let sum = |runs: &[Run]| runs.iter().map(|run| run.len() as u64).sum::<u64>();
-                    tests.fetch_add(sum(&candidates.test) * len, Relaxed);
-                    taken.fetch_add((sum(&candidates.take) + candidates.taken) * len, Relaxed);
-                    asked.fetch_add(len, Relaxed);
-                    if counted {
-                        pairs.fetch_add(
-                            self.count_block(worker, &block, bound, Cover::Full),
-                            Relaxed,
-                        );
-                    }
-                    ControlFlow::Continue(())
-                });
-        }
-        let share = unit.len() as f64 / asked.into_inner().max(1) as f64;
-        let work = tests.into_inner() as f64 + TAKEN * taken.into_inner() as f64;
-        let pairs = counted.then(|| pairs.into_inner() as f64 * share);
-        Load { work: work * share, pairs }
+        reserve(&mut self.coordinates, ids.len() * dim)
     }
 }

@@ -60,8 +60,8 @@ pub(crate) fn index<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn OnDevi
 }
 
 /// The same where the device must hold all points.
-pub(crate) fn index_whole<'a, T: Scalar>(setup: &Setup<'a, T>) -> Result<GpuJoin<'a, T>> {
-    Ok(GpuJoin::new(setup)?)
+pub(crate) fn index_whole<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn OnDevice<T> + 'a>> {
+    Ok(Box::new(GpuJoin::new(&setup)?))
 }
 
 impl<'a, T: Scalar> GpuJoin<'a, T> {
@@ -121,20 +121,12 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         rows: Vec<u32>,
         points: Points<'_, T>,
     ) -> driver::Result<GpuJoin<'b, T>> {
-        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
-        self.in_session(self.session.for_share(share), rows, points)
+        self.in_session(self.session_for(&rows), rows, points)
     }
 
-    /// The same in one of several streams, beside which others work on other rows.
-    pub(crate) fn in_lane<'b>(
-        &'b self,
-        (lane, lanes): (usize, usize),
-        rows: Vec<u32>,
-        coordinates: &[T],
-    ) -> Result<GpuJoin<'b, T>> {
-        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
-        let session = self.session.for_share(share).in_lane(lane, lanes);
-        Ok(self.in_session(session, rows, self.asking.of_these(coordinates))?)
+    /// A session of its own for a part.
+    fn session_for(&self, rows: &[u32]) -> Session<'a> {
+        self.session.for_share(rows.len() as f64 / self.asking.len().max(1) as f64)
     }
 
     fn in_session<'b>(
@@ -336,6 +328,16 @@ impl<T: Scalar> Executor<T> for GpuJoin<'_, T> {
 impl<T: Scalar> OnDevice<T> for GpuJoin<'_, T> {
     fn for_rows(&self, rows: Vec<u32>, points: Points<'_, T>) -> Result<Box<dyn OnDevice<T> + '_>> {
         Ok(Box::new(self.of_rows(rows, points)?))
+    }
+
+    fn in_lane<'b>(
+        &'b self,
+        (lane, lanes): (usize, usize),
+        rows: Vec<u32>,
+        coordinates: &[T],
+    ) -> Result<Box<dyn OnDevice<T> + 'b>> {
+        let session = self.session_for(&rows).in_lane(lane, lanes);
+        Ok(Box::new(self.in_session(session, rows, self.asking.of_these(coordinates))?))
     }
 
     fn meeting(&self) -> Result<Meeting> {

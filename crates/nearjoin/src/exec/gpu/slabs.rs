@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::epsilon::Setup;
 use super::launch::GpuJoin;
 use super::session::{Result, Session};
+use crate::error::Error;
 use crate::exec::part::check_positions;
 use crate::exec::{Emit, Executor, Meeting, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
@@ -275,6 +276,17 @@ impl<T: Scalar> OnDevice<T> for Slabs<'_, T> {
         _points: Points<'_, T>,
     ) -> crate::error::Result<Box<dyn OnDevice<T> + '_>> {
         Ok(Box::new(self.of_rows(rows)))
+    }
+
+    fn in_lane<'b>(
+        &'b self,
+        _lane: (usize, usize),
+        _rows: Vec<u32>,
+        _coordinates: &[T],
+    ) -> crate::error::Result<Box<dyn OnDevice<T> + 'b>> {
+        // A plan shares only what the device can hold at once.
+        let reason = "it has no lanes for points that it cannot hold at once".into();
+        Err(Error::Device { device: "gpu", reason })
     }
 
     fn meeting(&self) -> crate::error::Result<Meeting> {

@@ -11,9 +11,9 @@ use super::log::{Clock, Log, ended};
 use super::relay::relay;
 use super::reserve::Reserve;
 use crate::error::Result;
-use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::flat::Flat;
 use crate::exec::place::Place;
+use crate::exec::pool::Pool;
 use crate::exec::{
     Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Unfinished, Work, part,
 };
@@ -32,7 +32,7 @@ pub(crate) struct Lead<'g, 'a, T> {
     left: Points<'a, T>,
     /// The rows of the queries, where not all points ask.
     part: Option<Vec<u32>>,
-    threads: usize,
+    pool: &'a Pool,
     common: Arc<Common<'a, T>>,
 }
 
@@ -58,16 +58,11 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
         gpu: Result<Box<dyn OnDevice<T> + 'g>>,
         reserve: Reserve<'a, T>,
         left: Points<'a, T>,
-        threads: usize,
+        pool: &'a Pool,
     ) -> Result<Self> {
         let log = Log::new(HybridStats::default());
-        let mut lead = Lead {
-            gpu: None,
-            left,
-            part: None,
-            threads,
-            common: Arc::new(Common { reserve, log }),
-        };
+        let mut lead =
+            Lead { gpu: None, left, part: None, pool, common: Arc::new(Common { reserve, log }) };
         match gpu {
             Ok(gpu) => lead.gpu = Some(gpu),
             Err(error) if is_loss(&error) => lead.common.log.lose(error, left.len()),
@@ -89,7 +84,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
     fn ask(
         &self,
         on_gpu: impl FnOnce(&dyn OnDevice<T>) -> Result<Work>,
-        on_cpu: impl FnOnce(&CpuJoin<'_, T>) -> Result<Work>,
+        on_cpu: impl FnOnce(&dyn Executor<T>) -> Result<Work>,
     ) -> Result<Work> {
         if let Some(gpu) = self.gpu() {
             let answer = self.common.log.timed(Device::Gpu, self.len(), || on_gpu(gpu));
@@ -105,7 +100,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
     fn on_cpu(
         &self,
         queries: Option<&[u32]>,
-        work: impl FnOnce(&CpuJoin<'_, T>) -> Result<Work>,
+        work: impl FnOnce(&dyn Executor<T>) -> Result<Work>,
     ) -> Result<Work> {
         let join = self.common.reserve.join()?;
         let asked = queries.map_or(self.len(), <[u32]>::len);
@@ -115,8 +110,8 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
             (Some(queries), _) => queries.iter().map(|&query| self.row_of(query)).collect(),
         };
         self.common.log.timed(Device::Cpu, asked, || {
-            let points = join.gather(self.left, &rows)?;
-            work(&join.for_part(Part::Rows { rows: &rows, points: points.as_points() })?)
+            let points = self.pool.install(|| self.left.gather(&rows))?;
+            work(&*join.part(Part::Rows { rows: &rows, points: points.as_points() })?)
         })
     }
 
@@ -137,7 +132,7 @@ impl<'g, 'a, T: Scalar> Lead<'g, 'a, T> {
     /// The rows of what is left. Of pairs that are wanted once, those that have not come yet.
     fn sift(
         &self,
-        join: &CpuJoin<'_, T>,
+        join: &dyn Executor<T>,
         rest: &Rest<'_>,
         request: Request,
         emit: &Emit<'_, T>,
@@ -269,7 +264,7 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
             gpu: None,
             left: self.left,
             part: Some(rows),
-            threads: self.threads,
+            pool: self.pool,
             common: self.common.clone(),
         };
         if let Some(gpu) = self.gpu() {
@@ -283,11 +278,12 @@ impl<T: Scalar> Executor<T> for Lead<'_, '_, T> {
     }
 
     fn workers(&self) -> usize {
-        self.threads
+        let on_gpu = self.gpu().map_or(0, |gpu| gpu.workers());
+        self.pool.threads().max(on_gpu)
     }
 
     fn makes_blocks(&self) -> bool {
-        self.gpu().is_some()
+        self.gpu().is_some_and(|gpu| gpu.makes_blocks())
     }
 
     fn lay_out(

@@ -3,28 +3,30 @@
 use std::sync::OnceLock;
 
 use crate::error::Result;
-use crate::exec::cpu::epsilon::CpuJoin;
+use crate::exec::Executor;
 
-type Make<'a, T> = dyn Fn() -> Result<CpuJoin<'a, T>> + Send + Sync + 'a;
+/// A join on the CPU.
+type OnCpu<'a, T> = Box<dyn Executor<T> + 'a>;
+type Make<'a, T> = dyn Fn() -> Result<OnCpu<'a, T>> + Send + Sync + 'a;
 
 /// The same join on the CPU, made when it is asked for.
 pub(crate) struct Reserve<'a, T> {
     make: Box<Make<'a, T>>,
-    made: OnceLock<CpuJoin<'a, T>>,
+    made: OnceLock<OnCpu<'a, T>>,
 }
 
 impl<'a, T> Reserve<'a, T> {
-    pub(crate) fn new(make: impl Fn() -> Result<CpuJoin<'a, T>> + Send + Sync + 'a) -> Self {
+    pub(crate) fn new(make: impl Fn() -> Result<OnCpu<'a, T>> + Send + Sync + 'a) -> Self {
         Reserve { make: Box::new(make), made: OnceLock::new() }
     }
 
     /// The join, which may have to be planned and indexed first.
-    pub(super) fn join(&self) -> Result<&CpuJoin<'a, T>> {
+    pub(super) fn join(&self) -> Result<&(dyn Executor<T> + 'a)> {
         if let Some(join) = self.made.get() {
-            return Ok(join);
+            return Ok(&**join);
         }
         let made = (self.make)()?;
-        Ok(self.made.get_or_init(|| made))
+        Ok(&**self.made.get_or_init(|| made))
     }
 
     /// Whether it was needed.

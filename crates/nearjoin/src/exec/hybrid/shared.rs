@@ -19,12 +19,10 @@ use super::is_loss;
 use super::log::{Clock, Log, ended};
 use super::units::Ranked;
 use crate::error::{Error, Result};
-use crate::exec::cpu::epsilon::CpuJoin;
-use crate::exec::cpu::units::{Named, Units};
+use crate::exec::cpu::units::{Named, OnHost, Units};
 use crate::exec::flat::Flat;
-use crate::exec::gpu::launch::GpuJoin;
 use crate::exec::queue::Deque;
-use crate::exec::{Emit, Executor, Part, Request, Rows, Work, pool};
+use crate::exec::{Emit, Executor, OnDevice, Part, Request, Rows, Work, pool};
 use crate::index::Run;
 use crate::monitor::{Monitor, Phase};
 use crate::options::{Device, Partitioning};
@@ -47,7 +45,7 @@ pub(crate) struct Setup<'a> {
 
 /// A join that both processors work on.
 pub(crate) struct Shared<'a, T> {
-    cpu: CpuJoin<'a, T>,
+    cpu: Box<dyn OnHost<T> + 'a>,
     common: Arc<Common<'a, T>>,
     setup: Setup<'a>,
     units: OnceLock<Ranked>,
@@ -57,19 +55,19 @@ pub(crate) struct Shared<'a, T> {
 /// What the whole and its parts have in common.
 struct Common<'a, T> {
     /// None where it was lost before it had an index.
-    gpu: Option<GpuJoin<'a, T>>,
+    gpu: Option<Box<dyn OnDevice<T> + 'a>>,
     log: Log,
 }
 
 /// What a stream does with a part of the join whose queries have these numbers.
-type OnGpu<'a, T> = dyn Fn(&GpuJoin<'_, T>, &[u32], usize) -> Result<Work> + Sync + 'a;
+type OnGpu<'a, T> = dyn Fn(&dyn OnDevice<T>, &[u32], usize) -> Result<Work> + Sync + 'a;
 
 impl<'a, T: Scalar> Shared<'a, T> {
     /// Builds both indexes at the same time.
     pub(crate) fn new(
         setup: Setup<'a>,
-        cpu: impl FnOnce() -> Result<CpuJoin<'a, T>>,
-        gpu: impl FnOnce() -> Result<GpuJoin<'a, T>> + Send,
+        cpu: impl FnOnce() -> Result<Box<dyn OnHost<T> + 'a>>,
+        gpu: impl FnOnce() -> Result<Box<dyn OnDevice<T> + 'a>> + Send,
     ) -> Result<Self> {
         // A thread of a pool must not wait for another that may need the pool.
         if rayon::current_thread_index().is_some() {
@@ -90,7 +88,11 @@ impl<'a, T: Scalar> Shared<'a, T> {
         Self::of(setup, cpu?, gpu)
     }
 
-    fn of(setup: Setup<'a>, cpu: CpuJoin<'a, T>, gpu: Result<GpuJoin<'a, T>>) -> Result<Self> {
+    fn of(
+        setup: Setup<'a>,
+        cpu: Box<dyn OnHost<T> + 'a>,
+        gpu: Result<Box<dyn OnDevice<T> + 'a>>,
+    ) -> Result<Self> {
         let empty = HybridStats {
             partitioning: Some(setup.partitioning),
             expected_gpu_share: setup.gpu_share,
@@ -109,8 +111,13 @@ impl<'a, T: Scalar> Shared<'a, T> {
     }
 
     /// The device, as long as it is there.
-    fn gpu(&self) -> Option<&GpuJoin<'a, T>> {
-        self.common.gpu.as_ref().filter(|_| !self.common.log.is_lost())
+    fn gpu(&self) -> Option<&(dyn OnDevice<T> + 'a)> {
+        self.common.gpu.as_deref().filter(|_| !self.common.log.is_lost())
+    }
+
+    /// Threads that may hand out rows of one stream.
+    fn workers_of_lane(&self) -> usize {
+        self.common.gpu.as_ref().map_or(0, |gpu| gpu.workers())
     }
 
     /// The workers of both, and the queue between them.
@@ -120,7 +127,7 @@ impl<'a, T: Scalar> Shared<'a, T> {
         on_cpu: &dyn Fn(&dyn Units) -> Vec<Work>,
         on_gpu: &OnGpu<'_, T>,
     ) -> Result<Work> {
-        let units = self.units.get_or_init(|| Ranked::new(&self.cpu));
+        let units = self.units.get_or_init(|| Ranked::new(&*self.cpu));
         if let Some(monitor) = self.setup.monitor {
             monitor.enter(phase, units.work() as u64);
         }
@@ -134,7 +141,7 @@ impl<'a, T: Scalar> Shared<'a, T> {
             Some(heavy) => Deque::walled(units.len(), heavy),
             None => Deque::new(units.len()),
         };
-        let threads = self.cpu.threads();
+        let threads = self.cpu.workers();
         let clock = |device, number| Mutex::new(Clock::new(device, number, began));
         let pass = Pass {
             shared: self,
@@ -176,7 +183,7 @@ impl<'a, T: Scalar> Shared<'a, T> {
                 work => return work,
             }
         }
-        self.common.log.timed(Device::Cpu, self.len(), || self.cpu.alone().count())
+        self.common.log.timed(Device::Cpu, self.len(), || self.cpu.count_alone())
     }
 }
 
@@ -201,7 +208,7 @@ fn locked<V>(mutex: &Mutex<V>) -> std::sync::MutexGuard<'_, V> {
 
 impl<T: Scalar> Pass<'_, '_, T> {
     /// One stream of the GPU.
-    fn stream(&self, gpu: &GpuJoin<'_, T>, lane: usize, work: &OnGpu<'_, T>) {
+    fn stream(&self, gpu: &dyn OnDevice<T>, lane: usize, work: &OnGpu<'_, T>) {
         // In a panic nobody waits for what this stream would have taken.
         struct Guard<'a>(&'a Deque);
         impl Drop for Guard<'_> {
@@ -251,7 +258,7 @@ impl<T: Scalar> Pass<'_, '_, T> {
     /// Joins the queries of some units on the device.
     fn join(
         &self,
-        gpu: &GpuJoin<'_, T>,
+        gpu: &dyn OnDevice<T>,
         lane: usize,
         units: Range<usize>,
         queries: usize,
@@ -262,7 +269,7 @@ impl<T: Scalar> Pass<'_, '_, T> {
             self.shared.cpu.name_queries(self.units.positions(rank), &mut named)?;
         }
         let part = gpu.in_lane((lane, LANES), named.rows, &named.coordinates)?;
-        let done = work(&part, &named.numbers, lane);
+        let done = work(&*part, &named.numbers, lane);
         if let Some(stats) = part.gpu_stats() {
             self.shared.common.log.on_gpu(&stats);
         }
@@ -349,7 +356,7 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         let mut delivered = Delivered::new(self.len())?;
         let delivered = delivered.notes();
-        let threads = self.cpu.threads();
+        let (threads, of_lane) = (self.cpu.workers(), self.workers_of_lane());
         // Of a batch that failed, some rows may be there. Its pairs are counted by whoever does it.
         let by_cpu = |rows: &Rows<'_, T>| {
             if !self.common.log.is_lost() || !rows.queries.iter().any(|&q| delivered.has(q)) {
@@ -368,8 +375,8 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
             &|part, numbers, lane| {
                 let stopped = AtomicBool::new(false);
                 let work = part.rows(request, &|rows: &Rows<'_, T>| {
-                    let of_lane = Rows { worker: threads + lane, ..*rows };
-                    let flow = of_lane.under(numbers, |rows| {
+                    let worker = threads + lane * of_lane + rows.worker;
+                    let flow = Rows { worker, ..*rows }.under(numbers, |rows| {
                         let flow = emit(rows);
                         delivered.add(rows);
                         flow
@@ -405,7 +412,7 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
     }
 
     fn workers(&self) -> usize {
-        self.cpu.threads() + LANES
+        self.cpu.workers() + LANES * self.workers_of_lane()
     }
 
     fn gpu_stats(&self) -> Option<GpuStats> {

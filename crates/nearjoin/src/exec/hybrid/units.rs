@@ -2,11 +2,10 @@
 
 use core::ops::Range;
 
-use crate::exec::cpu::epsilon::CpuJoin;
+use crate::exec::cpu::units::OnHost;
 use crate::index::Run;
 use crate::plan::batches;
 use crate::plan::hybrid::{BATCHES, LEAST_BATCH, SAMPLED_UNITS, unit};
-use crate::scalar::Scalar;
 
 /// Units by their ranks.
 pub(super) struct Ranked {
@@ -21,7 +20,7 @@ pub(super) struct Ranked {
 
 impl Ranked {
     /// Cuts the queries of a join into units, and sorts them by what they are expected to cost.
-    pub(super) fn new<T: Scalar>(cpu: &CpuJoin<'_, T>) -> Self {
+    pub(super) fn new<T>(cpu: &dyn OnHost<T>) -> Self {
         let all = cpu.positions();
         let size = unit(all.len());
         let loads = cpu.loads(size, all.len().div_ceil(size as usize).div_ceil(SAMPLED_UNITS));
