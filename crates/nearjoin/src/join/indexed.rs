@@ -12,6 +12,7 @@ use crate::exec::cpu::epsilon::CpuJoin;
 use crate::exec::cpu::knn::CpuKnn;
 use crate::exec::cpu::units::OnHost;
 use crate::exec::gpu::epsilon::{self as gpu_epsilon, Setup as GpuSetup};
+use crate::exec::gpu::knn::{self as gpu_knn, KnnSetup as GpuKnnSetup};
 use crate::exec::hybrid::{Lead, Reserve, Setup as Sharing, Shared};
 use crate::exec::{Executor, OnDevice, Part};
 use crate::memory;
@@ -271,7 +272,19 @@ fn on_device<'a, T: Scalar>(
             };
             if shared { gpu_epsilon::index_whole(setup) } else { gpu_epsilon::index(setup) }
         }
-        Question::Nearest(_) => Err(no_device()),
+        Question::Nearest(nearest) => gpu_knn::index(GpuKnnSetup {
+            pool,
+            device,
+            arithmetic: *threshold,
+            left: sides.left(),
+            right: sides.right(),
+            include_self: options.include_self,
+            k: nearest.k,
+            strategy: decision.chosen.strategy,
+            how,
+            extents: &decision.extents,
+            monitor: options.monitor.as_ref(),
+        }),
     }
 }
 

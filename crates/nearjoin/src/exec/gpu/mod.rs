@@ -11,6 +11,7 @@ pub mod driver;
 pub(crate) mod epsilon;
 mod index;
 mod job;
+pub(crate) mod knn;
 pub(crate) mod launch;
 mod ring;
 mod rows;
