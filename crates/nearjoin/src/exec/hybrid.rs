@@ -25,6 +25,9 @@ mod reserve;
 mod shared;
 mod units;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use lead::Lead;
 pub(crate) use reserve::Reserve;
 pub(crate) use shared::{Setup, Shared};
