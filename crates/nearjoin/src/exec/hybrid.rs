@@ -20,6 +20,7 @@
 mod delivered;
 mod lead;
 mod log;
+mod pass;
 mod relay;
 mod reserve;
 mod shared;
