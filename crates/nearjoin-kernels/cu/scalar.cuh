@@ -6,10 +6,12 @@
 typedef float Scalar;
 typedef u32 Bits;
 #define INFINITE __uint_as_float(0x7f800000u)
+#define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
 #elif defined(SCALAR_F64)
 typedef double Scalar;
 typedef u64 Bits;
 #define INFINITE __longlong_as_double(0x7ff0000000000000ll)
+#define NOT_A_NUMBER __longlong_as_double(0x7ff8000000000000ll)
 #else
 #error "SCALAR_F32 or SCALAR_F64"
 #endif

@@ -24,13 +24,15 @@ pub enum Module {
     Index(Float),
     /// Pairs into rows, and rows into order.
     Rows(Float),
-    /// The ε-join.
+    /// The order of a tree, and its boxes.
+    Tree(Float),
+    /// The ε-join, and the KNN-join.
     Join(Join),
     /// One that this crate has not: for tests of drivers.
     Other(&'static Other),
 }
 
-/// A module of the ε-join.
+/// A module of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Join {
@@ -58,6 +60,8 @@ pub enum Family {
     List,
     /// Any of these, each query by threads of its own, as in the papers.
     Query,
+    /// The nearest are kept.
+    Nearest,
 }
 
 /// The type of points.
@@ -89,8 +93,14 @@ pub struct Other {
 }
 
 impl Family {
-    const ALL: [Family; 5] =
-        [Family::Count, Family::Degrees, Family::Fill, Family::List, Family::Query];
+    const ALL: [Family; 6] = [
+        Family::Count,
+        Family::Degrees,
+        Family::Fill,
+        Family::List,
+        Family::Query,
+        Family::Nearest,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -99,6 +109,7 @@ impl Family {
             Family::Fill => "fill",
             Family::List => "list",
             Family::Query => "query",
+            Family::Nearest => "nearest",
         }
     }
 }
@@ -144,7 +155,7 @@ pub fn width(norm: Norm, dimension: usize) -> usize {
 }
 
 impl Module {
-    /// The module of the ε-join for points of a dimension.
+    /// The module of a join for points of a dimension.
     pub fn join(family: Family, float: Float, norm: Norm, dimension: usize) -> Self {
         let width = match family {
             // Whatever the layout of the points.
@@ -156,7 +167,7 @@ impl Module {
 
     /// Every module of this crate.
     pub fn all() -> impl Iterator<Item = Module> {
-        let of_type = |float| [Module::Index(float), Module::Rows(float)];
+        let of_type = |float| [Module::Index(float), Module::Rows(float), Module::Tree(float)];
         let joins = Family::ALL.into_iter().flat_map(|family| {
             Float::ALL.into_iter().flat_map(move |float| {
                 Norm::ALL.into_iter().flat_map(move |norm| {
@@ -180,6 +191,7 @@ impl fmt::Display for Module {
             Module::Sort => f.write_str("sort"),
             Module::Index(float) => write!(f, "index_{}", float.name()),
             Module::Rows(float) => write!(f, "rows_{}", float.name()),
+            Module::Tree(float) => write!(f, "tree_{}", float.name()),
             Module::Join(Join { family, float, norm, width }) => {
                 write!(f, "{}_{}_{width}_{}", family.name(), float.name(), norm.name())
             }

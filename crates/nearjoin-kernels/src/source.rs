@@ -37,12 +37,14 @@ impl Module {
             Module::Sort => "sort.cu",
             Module::Index(_) => "index.cu",
             Module::Rows(_) => "rows.cu",
+            Module::Tree(_) => "tree.cu",
             Module::Join(join) => match join.family {
                 Family::Count => "count.cu",
                 Family::Degrees => "degrees.cu",
                 Family::Fill => "fill.cu",
                 Family::List => "list.cu",
                 Family::Query => "query.cu",
+                Family::Nearest => "nearest.cu",
             },
             Module::Other(_) => "",
         }
@@ -56,7 +58,7 @@ impl Module {
         };
         match self {
             Module::Sort | Module::Other(_) => vec![],
-            Module::Index(float) | Module::Rows(float) => vec![scalar(float)],
+            Module::Index(float) | Module::Rows(float) | Module::Tree(float) => vec![scalar(float)],
             Module::Join(Join { float, norm, width, .. }) => {
                 let norm = match norm {
                     Norm::Squares => "NORM_SQUARES",
@@ -68,15 +70,19 @@ impl Module {
     }
 
     /// Whether there is ready-made code of it: of what every join needs, and of most people's
-    /// joins, L2 in up to four dimensions, where pairs are seldom listed. A driver takes a fifth
-    /// of a second to compile one of the others when it is first used, and a join needs one or two
-    /// of them; all of them ready-made would be two megabytes more.
+    /// joins, L2 in up to four dimensions, where pairs are seldom listed, and of the nearest those in
+    /// single precision. A driver takes a fifth of a second to compile one of the others when it is
+    /// first used, and a join needs one or two of them; all of them ready-made would be some megabytes
+    /// more.
     pub fn is_ready_made(self) -> bool {
         match self {
-            Module::Join(Join { family, norm, width, .. }) => {
-                matches!(family, Family::Count | Family::Degrees | Family::Fill)
-                    && norm == Norm::Squares
-                    && matches!(width, 2 | 4)
+            Module::Join(Join { family, float, norm, width }) => {
+                let often = match family {
+                    Family::Count | Family::Degrees | Family::Fill => true,
+                    Family::Nearest => float == Float::F32,
+                    Family::List | Family::Query => false,
+                };
+                often && norm == Norm::Squares && matches!(width, 2 | 4)
             }
             Module::Other(_) => false,
             _ => true,

@@ -1,0 +1,573 @@
+// The kd order of the device: points in leaves of 8, and boxes over them.
+//
+//     draw:     a sample of the points.
+//     split:    the sample is split again and again, the widest dimension of each part in its
+//               middle. Where each split is, is noted. With a larger sample, which has gone down
+//               those splits, the parts are split again.
+//     assign:   every point goes down all splits, and has the number of a small part of space, a
+//               node. (Sort by that number.)
+//     leaves:   the points of a node are split in the same way down to 8, and boxes drawn.
+//
+// Where a split is decides how fast a search is and nothing else: boxes are drawn around the
+// points that are in them.
+//
+// Compiled with SCALAR_F32 or SCALAR_F64.
+#include "device.cuh"
+#include "scalar.cuh"
+#include "tree.cuh"
+
+// Bits of the number of a point within its block, below its place along a split.
+#define NUMBER 13u
+#define NUMBERS ((1u << NUMBER) - 1)
+// The place behind all points. Points have places from 1 on.
+#define BEHIND ((1u << (32 - NUMBER)) - 1)
+// Slots that a warp sorts in registers, two to a lane.
+#define CHUNK 64u
+// The least part that is split, parts that a block can have, and those that are larger than a chunk.
+#define SMALLEST 16u
+#define PARTS (BLOCK / SMALLEST)
+#define LARGE (BLOCK / (2 * CHUNK))
+#define NONE 0xffffffffu
+
+// What a part of a block will be: full leaves but for the last, in groups that are as full as others.
+// Its slots are a power of two; those without a point are all before its points, or all behind them.
+struct Shape {
+    // Points of the block before it, and its own.
+    unsigned short first, points;
+    unsigned short leaves, groups;
+
+    // The left of the two parts that one of `size` slots is split into. Groups are not torn apart.
+    __device__ __forceinline__ Shape left(u32 size) const {
+        Shape part;
+        part.first = first;
+        part.groups = size > GROUP ? groups / 2 : 0;
+        part.leaves = size > GROUP ? (groups ? (leaves * part.groups + groups - 1u) / groups : 0)
+                                   : leaves / 2;
+        part.points = min((u32)points, part.leaves * LEAF);
+        return part;
+    }
+    __device__ __forceinline__ Shape right(u32 size) const {
+        Shape before = left(size), part;
+        part.first = first + before.points;
+        part.groups = groups - before.groups;
+        part.leaves = leaves - before.leaves;
+        part.points = points - before.points;
+        return part;
+    }
+
+    // The key of a slot without a point, such that the points of the left part, and no others, are in
+    // the first half of the slots.
+    __device__ __forceinline__ u32 empty_key(bool is_left, u32 size, u32 offset, u32 number) const {
+        u32 before = size / 2 - left(size).points, ordinal = is_left ? offset : offset - points;
+        return ordinal < before ? number : BEHIND << NUMBER | number;
+    }
+};
+
+// Points that are split, one after the other, every `step`-th of those from `begin` on.
+struct Members {
+    const Scalar* points;
+    u64 dim;
+    // The dimensions that may be split.
+    const u32* dims;
+    u64 dim_count;
+    u64 begin, step;
+    u32 count, slots;
+    // Of the parts of this level, where slots may be empty.
+    const Shape* shapes;
+
+    // The key of an empty slot. In the left of two parts they are before the points; in the right, and
+    // where there is one part, behind.
+    __device__ __forceinline__ u32 empty_key(u32 slot, u32 size, u32 number) const {
+        u32 part = slot / size;
+        return shapes[part].empty_key(size < slots && part % 2 == 0, size, slot % size, number);
+    }
+
+    __device__ __forceinline__ bool has(u32 number) const { return number < count; }
+    __device__ __forceinline__ Scalar coordinate(u32 number, u32 j) const {
+        return points[(begin + number * step) * dim + j];
+    }
+};
+
+__device__ __forceinline__ Scalar from_order_bits(u32 bits) {
+    return (Scalar)__uint_as_float(bits >> 31 ? bits & 0x7fffffffu : ~bits);
+}
+__device__ __forceinline__ Scalar from_order_bits(u64 bits) {
+    return (Scalar)__longlong_as_double(bits >> 63 ? (long long)(bits & 0x7fffffffffffffffull)
+                                                   : (long long)~bits);
+}
+
+// The place of a coordinate between the least and the greatest, and the number of its point.
+__device__ __forceinline__ u32 split_key(Scalar x, Scalar low, float scale, u32 number) {
+    float place = (float)(x - low) * scale, last = (float)(BEHIND - 1);
+    // Not a number where an extent is beyond all numbers, and then the first place.
+    place = place > 1.0f ? place : 1.0f;
+    return (u32)(place < last ? place : last) << NUMBER | number;
+}
+
+__device__ __forceinline__ float split_scale(float extent) {
+    return extent > 0.0f ? (float)(BEHIND - 1) / extent : 0.0f;
+}
+
+__device__ __forceinline__ void order(u32& a, u32& b) {
+    u32 less = min(a, b);
+    b = max(a, b);
+    a = less;
+}
+
+// Of this lane's key and another's, the smaller in the lower of the two lanes.
+__device__ __forceinline__ u32 exchange(u32 key, u32 with) {
+    u32 other = __shfl_xor_sync(ALL, key, with);
+    return (lane() ^ with) > lane() ? min(key, other) : max(key, other);
+}
+
+// Puts pairs of keys that are `stride` apart in order, for ever smaller strides: slots `lane` and
+// 32 + `lane` of a chunk.
+__device__ __forceinline__ void merge_chunk(u32& a, u32& b, u32 stride) {
+    if (stride == 32) {
+        order(a, b);
+        stride = 16;
+    }
+    for (; stride > 0; stride /= 2) {
+        a = exchange(a, stride);
+        b = exchange(b, stride);
+    }
+}
+
+// Sorts every `size` slots of a chunk. A step compares slots from both ends of a part, and then
+// those half a part apart, so that all parts ascend.
+__device__ __forceinline__ void sort_chunk(u32& a, u32& b, u32 size) {
+    for (u32 part = 2; part <= size && part <= 32; part *= 2) {
+        a = exchange(a, part - 1);
+        b = exchange(b, part - 1);
+        merge_chunk(a, b, part / 4);
+    }
+    if (size < CHUNK) return;
+    u32 lower = __shfl_xor_sync(ALL, a, 31), upper = __shfl_xor_sync(ALL, b, 31);
+    a = min(a, upper);
+    b = max(b, lower);
+    merge_chunk(a, b, 16);
+}
+
+// Sorts every `size` slots of the block, a power of two above a chunk.
+__device__ __forceinline__ void sort_slots(u32* keys, u32 slots, u32 size) {
+    u32 warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    for (u32 part = CHUNK; part <= size; part *= 2) {
+        if (part > CHUNK) {
+            for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
+                u32 at = i / (part / 2) * part + i % (part / 2);
+                order(keys[at], keys[at ^ (part - 1)]);
+            }
+            __syncthreads();
+            for (u32 stride = part / 4; stride >= CHUNK; stride /= 2) {
+                for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
+                    u32 at = i / stride * 2 * stride + i % stride;
+                    order(keys[at], keys[at + stride]);
+                }
+                __syncthreads();
+            }
+        }
+        for (u32 chunk = warp; chunk < slots / CHUNK; chunk += warps) {
+            u32 at = chunk * CHUNK + lane(), a = keys[at], b = keys[at + 32];
+            if (part == CHUNK) sort_chunk(a, b, CHUNK);
+            else merge_chunk(a, b, 32);
+            keys[at] = a;
+            keys[at + 32] = b;
+        }
+        __syncthreads();
+    }
+}
+
+// The least and the greatest of `x` over lanes that differ in less than `size`.
+__device__ __forceinline__ void extent_of_lanes(Bits& low, Bits& high, u32 size) {
+    for (u32 with = 1; with < size && with < WARP; with *= 2) {
+        low = min(low, __shfl_xor_sync(ALL, low, with));
+        high = max(high, __shfl_xor_sync(ALL, high, with));
+    }
+}
+
+// What is known of the parts of a block while they are split.
+struct Parts {
+    // The dimension that is split.
+    unsigned short dim[PARTS];
+    // Of large ones: the extent that is being looked at, and the largest.
+    Bits low[LARGE], high[LARGE];
+    Scalar from[LARGE];
+    float extent[LARGE];
+};
+
+// Splits every `size` slots of the block, more than a chunk, along their widest dimension: they
+// are sorted by it.
+__device__ __forceinline__ void split_slots(const Members& members, u32* keys, Parts& parts,
+                                            u32 slots, u32 size) {
+    u32 count = slots / size;
+    for (u32 d = 0; d < members.dim_count; d++) {
+        u32 j = members.dims[d];
+        for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
+            parts.low[p] = ~(Bits)0;
+            parts.high[p] = 0;
+        }
+        __syncthreads();
+        for (u32 first = threadIdx.x - lane(); first < slots; first += blockDim.x) {
+            u32 number = keys[first + lane()] & NUMBERS;
+            bool is = members.has(number);
+            Bits x = is ? order_bits(members.coordinate(number, j)) : 0;
+            Bits low = is ? x : ~(Bits)0, high = x;
+            extent_of_lanes(low, high, WARP);
+            if (lane() == 0 && low <= high) {
+                atomicMin(&parts.low[first / size], low);
+                atomicMax(&parts.high[first / size], high);
+            }
+        }
+        __syncthreads();
+        for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
+            bool some = parts.low[p] <= parts.high[p];
+            Scalar from = some ? from_order_bits(parts.low[p]) : (Scalar)0;
+            float extent = some ? (float)(from_order_bits(parts.high[p]) - from) : 0.0f;
+            if (d == 0 || extent > parts.extent[p]) {
+                parts.extent[p] = extent;
+                parts.from[p] = from;
+                parts.dim[p] = (unsigned short)j;
+            }
+        }
+        __syncthreads();
+    }
+    for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) {
+        u32 number = keys[slot] & NUMBERS, p = slot / size;
+        keys[slot] = members.has(number)
+                         ? split_key(members.coordinate(number, parts.dim[p]), parts.from[p],
+                                     split_scale(parts.extent[p]), number)
+                         : members.empty_key(slot, size, number);
+    }
+    __syncthreads();
+    sort_slots(keys, slots, size);
+}
+
+// The same for every `size` slots of a chunk, in the registers of a warp.
+__device__ __forceinline__ void split_chunk(const Members& members, u32& a, u32& b, u32 size,
+                                            u32 chunk, u32& dim_a, u32& dim_b) {
+    u32 of_a = a & NUMBERS, of_b = b & NUMBERS;
+    bool has_a = members.has(of_a), has_b = members.has(of_b);
+    Scalar x = 0, y = 0, from_a = 0, from_b = 0;
+    float extent_a = -1.0f, extent_b = -1.0f;
+    for (u32 d = 0; d < members.dim_count; d++) {
+        u32 j = members.dims[d];
+        Scalar here_a = has_a ? members.coordinate(of_a, j) : (Scalar)0;
+        Scalar here_b = has_b ? members.coordinate(of_b, j) : (Scalar)0;
+        Bits low_a = has_a ? order_bits(here_a) : ~(Bits)0, high_a = has_a ? order_bits(here_a) : 0;
+        Bits low_b = has_b ? order_bits(here_b) : ~(Bits)0, high_b = has_b ? order_bits(here_b) : 0;
+        extent_of_lanes(low_a, high_a, size);
+        extent_of_lanes(low_b, high_b, size);
+        if (size == CHUNK) {
+            low_a = low_b = min(low_a, low_b);
+            high_a = high_b = max(high_a, high_b);
+        }
+        Scalar least_a = from_order_bits(low_a), least_b = from_order_bits(low_b);
+        float wide_a = low_a <= high_a ? (float)(from_order_bits(high_a) - least_a) : 0.0f;
+        float wide_b = low_b <= high_b ? (float)(from_order_bits(high_b) - least_b) : 0.0f;
+        if (wide_a > extent_a) {
+            extent_a = wide_a;
+            from_a = least_a;
+            x = here_a;
+            dim_a = j;
+        }
+        if (wide_b > extent_b) {
+            extent_b = wide_b;
+            from_b = least_b;
+            y = here_b;
+            dim_b = j;
+        }
+    }
+    u32 slot = chunk * CHUNK + lane();
+    a = has_a ? split_key(x, from_a, split_scale(extent_a), of_a)
+              : members.empty_key(slot, size, of_a);
+    b = has_b ? split_key(y, from_b, split_scale(extent_b), of_b)
+              : members.empty_key(slot + WARP, size, of_b);
+    sort_chunk(a, b, size);
+}
+
+// Splits every `size` slots of the block: a power of two, `SMALLEST` or more.
+__device__ __forceinline__ void split(const Members& members, u32* keys, Parts& parts, u32 slots,
+                                      u32 size) {
+    if (size > CHUNK) {
+        split_slots(members, keys, parts, slots, size);
+        return;
+    }
+    u32 warps = blockDim.x / WARP;
+    for (u32 chunk = threadIdx.x / WARP; chunk < slots / CHUNK; chunk += warps) {
+        u32 at = chunk * CHUNK + lane(), dim_a = 0, dim_b = 0, a = keys[at], b = keys[at + 32];
+        split_chunk(members, a, b, size, chunk, dim_a, dim_b);
+        keys[at] = a;
+        keys[at + 32] = b;
+        if (lane() % min(size, WARP) == 0) {
+            parts.dim[at / size] = (unsigned short)dim_a;
+            parts.dim[(at + 32) / size] = (unsigned short)dim_b;
+        }
+    }
+    __syncthreads();
+}
+
+// ---------------------------------------------------------------- space, by a sample
+
+// Copies `count` of `len` points, spread over all of them.
+KERNEL(tree_draw)(const Scalar* points, u64 len, u32 dim, u64 count, Scalar* sample) {
+    u64 number = thread_number();
+    if (number >= count) return;
+    u64 row = number * len / count, step = len / count;
+    // Not the first of each part, lest the order of the input has a period.
+    if (step > 1) row += (u32)((u32)number * 2654435761u >> 8) % step;
+    for (u32 j = 0; j < dim; j++) sample[number * dim + j] = points[row * dim + j];
+}
+EXPORT(tree_draw)
+
+// Notes where the parts of one level are split: in the middle of the sample, or above its least
+// coordinate where many are equal to that. Points below it are on the left.
+__device__ __forceinline__ void note_splits(const Members& members, const u32* keys,
+                                            const Parts& parts, u32 size, u32 count,
+                                            u32* split_dims, Scalar* split_values) {
+    for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
+        u32 j = parts.dim[p], end = (p + 1) * size;
+        Scalar least = members.coordinate(keys[p * size] & NUMBERS, j);
+        // The first from the middle on that is above the least, by halves.
+        u32 low = end - size / 2, high = end;
+        while (low < high) {
+            u32 middle = (low + high) / 2;
+            if (members.coordinate(keys[middle] & NUMBERS, j) > least) high = middle;
+            else low = middle + 1;
+        }
+        split_dims[p] = j;
+        split_values[p] = low < end ? members.coordinate(keys[low] & NUMBERS, j) : INFINITE;
+    }
+}
+
+// Splits the sample of each part of space `levels` times. All splits stand level after level; those
+// of `above` levels are there. `begins` says where the sample of each part begins, and the end; it is
+// null where there is one part of `len`. A part with too few points is not split: all are on its left.
+KERNEL(tree_split)(const Scalar* points, u32 dim, const u32* dims, u32 dim_count, const u32* begins,
+                   u64 len, u32 above, u32 levels, u32* split_dims, Scalar* split_values) {
+    __shared__ u32 keys[BLOCK];
+    __shared__ Parts parts;
+    Members members = {points, dim, dims, dim_count, begins ? begins[blockIdx.x] : 0, 1, CHUNK, 0, nullptr};
+    u64 all = begins ? begins[blockIdx.x + 1] - members.begin : len;
+    while (members.count < BLOCK && 2 * members.count <= all) members.count *= 2;
+    members.step = max(all / members.count, 1ull);
+    u32 slots = members.slots = all < CHUNK ? 0 : members.count;
+    for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) keys[slot] = slot;
+    __syncthreads();
+    for (u32 level = 0; level < levels; level++) {
+        u32 count = 1u << level, size = slots >> level;
+        u64 to = (1ull << (above + level)) - 1 + ((u64)blockIdx.x << level);
+        if (size >= SMALLEST) {
+            split(members, keys, parts, slots, size);
+            note_splits(members, keys, parts, size, count, split_dims + to, split_values + to);
+        } else {
+            for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
+                split_dims[to + p] = 0;
+                split_values[to + p] = INFINITE;
+            }
+        }
+        __syncthreads();
+    }
+}
+EXPORT(tree_split)
+
+// Sends every point down the splits: the number of the part of space that it is in.
+KERNEL(tree_assign)(const Scalar* points, u64 len, u32 dim, u32 levels, const u32* split_dims,
+                    const Scalar* split_values, u32* keys) {
+    u64 row = thread_number();
+    if (row >= len) return;
+    const Scalar* point = points + row * dim;
+    u32 at = 1;
+    for (u32 level = 0; level < levels; level++)
+        at = 2 * at + !(point[split_dims[at - 1]] < split_values[at - 1]);
+    keys[row] = at - (1u << levels);
+}
+EXPORT(tree_assign)
+
+// Copies points in an order.
+KERNEL(tree_gather)(const Scalar* points, u64 len, u32 dim, const u32* order, Scalar* out) {
+    u64 place = thread_number() / dim, j = thread_number() % dim;
+    if (place < len) out[place * dim + j] = points[(u64)order[place] * dim + j];
+}
+EXPORT(tree_gather)
+
+// ---------------------------------------------------------------- leaves and boxes
+
+// How many blocks of at most `most` points each node is cut into: one, unless many points are equal.
+// And the most points of any.
+KERNEL(tree_cuts)(const u32* begins, u64 nodes, u32 most, u32* cuts, u32* largest) {
+    u64 node = thread_number();
+    if (node >= nodes) return;
+    u32 len = begins[node + 1] - begins[node];
+    cuts[node] = (len + most - 1) / most;
+    atomicMax(largest, len < most ? len : most);
+}
+EXPORT(tree_cuts)
+
+// Where each block begins, and the end: `cuts` are running sums.
+KERNEL(tree_blocks)(const u32* begins, u64 nodes, const u32* cuts, u32* blocks) {
+    u64 node = thread_number();
+    if (node >= nodes) return;
+    u32 first = cuts[node], count = cuts[node + 1] - first, len = begins[node + 1] - begins[node];
+    for (u32 i = 0; i < count; i++) blocks[first + i] = begins[node] + (u32)((u64)len * i / count);
+    if (node + 1 == nodes) blocks[cuts[nodes]] = begins[nodes];
+}
+EXPORT(tree_blocks)
+
+// What a tree is written to.
+struct Leaves {
+    // Groups that each block has room for.
+    u64 groups;
+    // Numbers of a point, or 0 where the points of a leaf lie in columns; and boxes likewise.
+    u64 width;
+    Scalar* points;
+    // All are `NONE`.
+    u32* ids;
+    // The places of points if they are counted without gaps; of queries.
+    u32* places;
+    // Boxes and least rows of the leaves, and of groups of 32 of them. None of queries.
+    Scalar* leaf_boxes;
+    u32* leaf_least;
+    u64 leaf_count;
+    Scalar* group_boxes;
+    u32* group_least;
+    u64 group_count;
+};
+
+__device__ __forceinline__ void store_box(Scalar* boxes, u64 width, u64 count, u64 box, u32 j,
+                                          Bits low, Bits high) {
+    bool some = low <= high;
+    boxes[box_place(width, count, box, 2 * j)] = some ? from_order_bits(low) : INFINITE;
+    boxes[box_place(width, count, box, 2 * j + 1)] = some ? from_order_bits(high) : -INFINITE;
+}
+
+// Splits the points of each block down to leaves, and writes them there. The points lie in the order
+// of the blocks, and `rows` are theirs; `names` are those in the answer, or null.
+KERNEL(tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32* dims, u32 dim_count,
+                    const u32* rows, const u32* names, Leaves leaves) {
+    __shared__ u32 keys[BLOCK];
+    __shared__ Parts parts;
+    // Of a level and of the next, in turn: the last level is in the first of them.
+    __shared__ Shape even[BLOCK / LEAF], odd[BLOCK / LEAF / 2];
+    u64 begin = blocks[blockIdx.x];
+    u32 count = blocks[blockIdx.x + 1] - (u32)begin;
+    Members members = {points, dim, dims, dim_count, begin, 1, count, GROUP, nullptr};
+    u32& slots = members.slots;
+    u32 warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    u32 leaf_count = (count + LEAF - 1) / LEAF, group_count = (leaf_count + WARP - 1) / WARP;
+    while (slots < group_count * GROUP) slots *= 2;
+    for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) keys[slot] = slot;
+    Shape *shapes = __clz((int)(slots / LEAF)) % 2 ? even : odd, *next = shapes == odd ? even : odd;
+    if (threadIdx.x == 0) {
+        Shape whole = {0, (unsigned short)count, (unsigned short)leaf_count,
+                       (unsigned short)group_count};
+        shapes[0] = whole;
+    }
+    __syncthreads();
+    u32 groups_of = 0; // of virtual groups, those that have points
+    for (u32 size = slots; size > LEAF; size /= 2) {
+        if (size == GROUP) {
+            bool is = lane() < slots / GROUP && shapes[lane()].points > 0;
+            groups_of = __ballot_sync(ALL, is);
+        }
+        members.shapes = shapes;
+        split(members, keys, parts, slots, size);
+        for (u32 p = threadIdx.x; p < slots / size; p += blockDim.x) {
+            next[2 * p] = shapes[p].left(size);
+            next[2 * p + 1] = shapes[p].right(size);
+        }
+        shapes = next;
+        next = shapes == odd ? even : odd;
+        __syncthreads();
+    }
+
+    u64 numbers = leaves.width ? leaves.width : dim, first_group = blockIdx.x * leaves.groups;
+    // A warp to a group, four leaves at a time. Those with points stand before those without.
+    u32 full = __popc(groups_of);
+    for (u32 group = warp; group < leaves.groups; group += warps) {
+        u64 at = first_group + group, first = at * GROUP;
+        if (group >= full) {
+            if (!leaves.group_boxes) break;
+            if (lane() == 0) leaves.group_least[at] = NONE;
+            for (u32 j = lane(); j < numbers; j += WARP)
+                store_box(leaves.group_boxes, leaves.width, leaves.group_count, at, j, ~(Bits)0, 0);
+            continue;
+        }
+        // The group-th of those with points.
+        u32 rest = groups_of;
+        for (u32 i = 0; i < group; i++) rest &= rest - 1;
+        u32 from = (u32)(__ffs((int)rest) - 1) * GROUP, least_of_group = NONE;
+        for (u32 i = 0; i < GROUP; i += WARP) {
+            u32 number = keys[from + i + lane()] & NUMBERS, id = NONE;
+            if (members.has(number)) {
+                u32 row = rows[begin + number];
+                id = names ? names[row] : row;
+            }
+            leaves.ids[first + i + lane()] = id;
+            if (leaves.places) {
+                u32 before = __ballot_sync(ALL, id != NONE) & ((1u << lane()) - 1);
+                before = __popc(before >> (lane() & ~(LEAF - 1)));
+                u32 leaf = (from + i + lane()) / LEAF;
+                leaves.places[first + i + lane()] = (u32)begin + shapes[leaf].first + before;
+            }
+            if (!leaves.leaf_least) continue;
+            for (u32 with = 1; with < LEAF; with *= 2) id = min(id, __shfl_xor_sync(ALL, id, with));
+            if (lane() % LEAF == 0) leaves.leaf_least[(first + i + lane()) / LEAF] = id;
+            least_of_group = min(least_of_group, id);
+        }
+        if (leaves.group_least) {
+            for (u32 with = LEAF; with < WARP; with *= 2)
+                least_of_group = min(least_of_group, __shfl_xor_sync(ALL, least_of_group, with));
+            if (lane() == 0) leaves.group_least[at] = least_of_group;
+        }
+        for (u32 j = 0; j < numbers; j++) {
+            Bits low_of_group = ~(Bits)0, high_of_group = 0;
+            for (u32 i = 0; i < GROUP; i += WARP) {
+                u32 number = keys[from + i + lane()] & NUMBERS;
+                bool is = members.has(number);
+                Scalar x = NOT_A_NUMBER;
+                if (is) x = j < dim ? members.coordinate(number, j) : (Scalar)0;
+                leaves.points[point_place(leaves.width, dim, first + i + lane(), j)] = x;
+                if (!leaves.leaf_boxes) continue;
+                Bits low = is ? order_bits(x) : ~(Bits)0, high = is ? order_bits(x) : 0;
+                extent_of_lanes(low, high, LEAF);
+                if (lane() % LEAF == 0)
+                    store_box(leaves.leaf_boxes, leaves.width, leaves.leaf_count,
+                              (first + i + lane()) / LEAF, j, low, high);
+                low_of_group = min(low_of_group, low);
+                high_of_group = max(high_of_group, high);
+            }
+            if (!leaves.group_boxes) continue;
+            extent_of_lanes(low_of_group, high_of_group, WARP);
+            if (lane() == 0)
+                store_box(leaves.group_boxes, leaves.width, leaves.group_count, at, j, low_of_group,
+                          high_of_group);
+        }
+    }
+}
+EXPORT(tree_leaves)
+
+// Draws the boxes of a level around every `fan` of the level below, a warp to each.
+KERNEL(tree_boxes)(const Scalar* below, const u32* least_below, u64 count_below, u32 fan, u32 width,
+                   u32 dim, Scalar* boxes, u32* least, u64 count) {
+    u64 box = thread_number() / WARP, child = box * fan + lane();
+    if (box >= count) return;
+    bool is = lane() < fan && child < count_below;
+    u32 row = is ? least_below[child] : NONE;
+    for (u32 with = 1; with < WARP; with *= 2) row = min(row, __shfl_xor_sync(ALL, row, with));
+    if (lane() == 0) least[box] = row;
+    for (u32 j = 0; j < (width ? width : dim); j++) {
+        Bits low = ~(Bits)0, high = 0;
+        if (is) {
+            Scalar lo = below[box_place(width, count_below, child, 2 * j)];
+            Scalar hi = below[box_place(width, count_below, child, 2 * j + 1)];
+            // One without points is beyond all numbers.
+            if (lo <= hi) {
+                low = order_bits(lo);
+                high = order_bits(hi);
+            }
+        }
+        extent_of_lanes(low, high, WARP);
+        if (lane() == 0) store_box(boxes, width, count, box, j, low, high);
+    }
+}
+EXPORT(tree_boxes)
