@@ -67,6 +67,11 @@ impl Strategy {
     /// The strategies of KNN-joins.
     pub const KNN: &'static [Strategy] =
         &[Strategy::Auto, Strategy::Brute, Strategy::Grid, Strategy::Tree];
+    /// Of those of ε-joins, the ones that a GPU has.
+    pub const EPSILON_GPU: &'static [Strategy] =
+        &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
+    /// Of those of KNN-joins, the ones that a GPU has.
+    pub const KNN_GPU: &'static [Strategy] = &[Strategy::Auto, Strategy::Brute, Strategy::Tree];
 }
 
 /// Whether each pair of a self-join is tested once or from both sides, for sinks that
@@ -97,14 +102,14 @@ pub enum Device {
     Auto,
     /// All cores, with the best vector instructions they have.
     Cpu,
-    /// An NVIDIA GPU: ε-joins.
+    /// An NVIDIA GPU.
     Gpu,
-    /// CPU and GPU at once, through one queue of work: ε-joins. Where one of them would only be in
-    /// the other's way, it stands by. Where there is no GPU, the CPU joins alone.
+    /// CPU and GPU at once, through one queue of work. Where one of them would only be in the other's
+    /// way, it stands by. Where there is no GPU, the CPU joins alone.
     Hybrid,
 }
 
-/// How the CPU and a GPU share an ε-join, where both work on it. The answer never depends on it.
+/// How the CPU and a GPU share a join, where both work on it. The answer never depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Partitioning {

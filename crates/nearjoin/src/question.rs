@@ -102,6 +102,14 @@ impl Question {
         }
     }
 
+    /// Those of them that a GPU has.
+    pub(crate) fn gpu_strategies(&self) -> &'static [Strategy] {
+        match self {
+            Question::Within(_) => Strategy::EPSILON_GPU,
+            Question::Nearest(_) => Strategy::KNN_GPU,
+        }
+    }
+
     /// Whether its own options are in range.
     pub(crate) fn check(&self) -> Result<()> {
         match self {

@@ -57,6 +57,16 @@ impl Effort {
         Effort { pairs: 0, nearest: Some(k), ..Effort::FULL }
     }
 
+    /// The same for a device that searches a tree in less time than it takes to look at all points.
+    /// In few dimensions nothing else is worth trying, so that nothing need be known; in many, it is
+    /// tried how well boxes tell points apart.
+    pub(crate) fn quickly_nearest(k: usize, dim: usize) -> Self {
+        /// Dimensions in which boxes tell any points apart.
+        const FEW: usize = 8;
+        let nearest = (dim > FEW).then_some(k);
+        Effort { pairs: 0, nearest, ..Effort::QUICK }
+    }
+
     /// Queries, and points to compare each of them with: a share of all pairs that takes some
     /// hundredths of the time of comparing all of them, and more where that is nothing.
     fn sample(&self, left: usize, right: usize, dim: usize) -> Sample {

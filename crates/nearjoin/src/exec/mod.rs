@@ -244,6 +244,9 @@ pub(crate) enum Lists<'a, V> {
     Each(&'a [Vec<V>]),
     /// One after the other; `offsets` say where each begins, and the end, from any start.
     Flat { offsets: &'a [u64], values: &'a [V] },
+    /// One after the other, each with room for `stride` of them; `lens` say how many it has, where
+    /// not all are full.
+    Strided { stride: usize, lens: Option<&'a [u32]>, values: &'a [V] },
 }
 
 impl<V> Clone for Lists<'_, V> {
@@ -263,6 +266,10 @@ impl<'a, V> Lists<'a, V> {
                 let place = |offset: u64| (offset - offsets[0]) as usize;
                 &values[place(offsets[at])..place(offsets[at + 1])]
             }
+            Lists::Strided { stride, lens, values } => {
+                let len = lens.map_or(stride, |lens| lens[at] as usize);
+                &values[at * stride..][..len]
+            }
         }
     }
 
@@ -270,7 +277,10 @@ impl<'a, V> Lists<'a, V> {
     pub(crate) fn total(&self) -> u64 {
         match *self {
             Lists::Each(lists) => lists.iter().map(|list| list.len() as u64).sum(),
-            Lists::Flat { values, .. } => values.len() as u64,
+            Lists::Flat { values, .. } | Lists::Strided { lens: None, values, .. } => {
+                values.len() as u64
+            }
+            Lists::Strided { lens: Some(lens), .. } => lens.iter().copied().map(u64::from).sum(),
         }
     }
 }

@@ -5,26 +5,20 @@ use crate::error::{Error, Result};
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
 use crate::memory::SystemMemory;
-use crate::options::{Device, Strategy};
+use crate::options::Device;
 use crate::plan::{self, Asked, Decision, GpuFacts, Host, Role, Weighed, hybrid};
-use crate::question::{Question, Within};
+use crate::question::Question;
 use crate::scalar::Scalar;
 use crate::summary::{Effort, Summary};
 
 /// Whether the device has the join and the strategy, and is there.
 pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
-    let (options, known) = (asked.options, asked.question.strategies());
-    let on_gpu = match (options.device, asked.question) {
-        (Device::Gpu, Question::Within(_)) => true,
-        (Device::Gpu | Device::Hybrid, Question::Nearest(_)) => {
-            let device = if options.device == Device::Gpu { "gpu" } else { "hybrid" };
-            let reason = "this version has no KNN-join for GPUs; use auto or cpu".into();
-            return Err(Error::Device { device, reason });
-        }
-        (Device::Auto | Device::Cpu | Device::Hybrid, _) => false,
+    let options = asked.options;
+    let on_gpu = options.device == Device::Gpu;
+    let known = match on_gpu {
+        true => asked.question.gpu_strategies(),
+        false => asked.question.strategies(),
     };
-    let gpu_has = &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
-    let known = if on_gpu { gpu_has } else { known };
     if !known.contains(&options.strategy) {
         return Err(Error::Strategy { strategy: options.strategy, known });
     }
@@ -52,27 +46,36 @@ impl Decided {
     /// Of what the CPU and the GPU would do, what was found the best.
     fn new(
         asked: &Asked<'_>,
-        within: &Within,
         [on_cpu, on_gpu]: [Decision; 2],
         weighed: Weighed,
         opened: Opened,
         host: Host,
     ) -> Self {
         let device = (weighed.role != Role::Cpu).then_some(opened);
-        let decision = hybrid::settle(asked.options, within, on_cpu, on_gpu, weighed);
+        let decision = hybrid::settle(asked, on_cpu, on_gpu, weighed);
         Decided { decision, device, host }
     }
 }
 
-/// How much of the points to look at first.
-fn effort<T: Scalar>(asked: &Asked<'_>) -> Effort {
+/// All that the CPU looks at before it joins.
+fn full_effort(asked: &Asked<'_>) -> Effort {
+    match asked.question {
+        Question::Nearest(nearest) => Effort::nearest(nearest.k),
+        Question::Within(_) => Effort::FULL,
+    }
+}
+
+/// How much of the points, of so many dimensions, to look at first.
+fn effort<T: Scalar>(asked: &Asked<'_>, dim: usize) -> Effort {
     match (asked.question, asked.options.device) {
-        (Question::Nearest(nearest), _) => Effort::nearest(nearest.k),
+        (Question::Nearest(nearest), Device::Gpu | Device::Hybrid) => {
+            Effort::quickly_nearest(nearest.k, dim)
+        }
         // What lies beyond the extents of a sample belongs to the end cells of a grid; but narrow
         // points must not.
         (_, Device::Gpu | Device::Hybrid) if size_of::<T>() == size_of::<f32>() => Effort::QUICK,
         (_, Device::Gpu | Device::Hybrid) => Effort::QUICK.with_extents(),
-        _ => Effort::FULL,
+        _ => full_effort(asked),
     }
 }
 
@@ -80,6 +83,7 @@ fn effort<T: Scalar>(asked: &Asked<'_>) -> Effort {
 /// worth it.
 pub(super) fn decide<T: Scalar>(
     asked: &Asked<'_>,
+    dim: usize,
     summarise: &dyn Fn(Effort) -> Summary,
     threads: usize,
 ) -> Result<Decided> {
@@ -90,11 +94,11 @@ pub(super) fn decide<T: Scalar>(
     let device = asked.options.device;
     let gpu_is_open = gpu::is_open() && asked.options.gpu.knobs.driver.is_none();
     let host = Host { threads, memory, gpu_is_open, calibration: given.unwrap_or_default() };
-    let (Device::Gpu | Device::Hybrid, Question::Within(within)) = (device, asked.question) else {
-        return decide_freely(asked, &summarise(effort::<T>(asked)), host);
-    };
+    if !matches!(device, Device::Gpu | Device::Hybrid) {
+        return decide_freely(asked, &summarise(effort::<T>(asked, dim)), host);
+    }
     let lost = |reason: String| {
-        let mut decision = plan::on_cpu(asked, &summarise(Effort::FULL), &host);
+        let mut decision = plan::on_cpu(asked, &summarise(full_effort(asked)), &host);
         decision.why_no_gpu = Some(reason);
         Ok(Decided { decision, device: None, host })
     };
@@ -105,8 +109,8 @@ pub(super) fn decide<T: Scalar>(
         opened => opened?,
     };
     let (host, told) = calibrated(host, given.is_some(), &facts);
-    let summary = summarise(effort::<T>(asked));
-    let on_gpu = plan::on_gpu(asked, within, &summary, &host, &facts);
+    let summary = summarise(effort::<T>(asked, dim));
+    let on_gpu = plan::on_gpu(asked, &summary, &host, &facts);
     if device == Device::Gpu {
         return Ok(Decided { decision: on_gpu, device: Some(opened), host });
     }
@@ -115,9 +119,9 @@ pub(super) fn decide<T: Scalar>(
     if weighed.role != Role::Gpu {
         // The CPU works, and it looks at all points before it does.
         let share = if weighed.role == Role::Both { 1.0 - weighed.gpu_share } else { 1.0 };
-        on_cpu = plan::on_cpu_for(asked, &summarise(Effort::FULL), &host, share);
+        on_cpu = plan::on_cpu_for(asked, &summarise(full_effort(asked)), &host, share);
     }
-    Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host))
+    Ok(Decided::new(asked, [on_cpu, on_gpu], weighed, opened, host))
 }
 
 /// Decides where the options leave the device open, or name the CPU.
@@ -125,20 +129,20 @@ fn decide_freely(asked: &Asked<'_>, summary: &Summary, host: Host) -> Result<Dec
     let mut on_cpu = plan::on_cpu(asked, summary, &host);
     on_cpu.why_no_gpu = match plan::worth_a_gpu(asked, &on_cpu, &host) {
         Err(reason) => reason,
-        Ok(within) => match open(asked).and_then(|device| Ok((device.facts()?, device))) {
+        Ok(()) => match open(asked).and_then(|device| Ok((device.facts()?, device))) {
             Err(Error::Device { reason, .. }) => Some(reason),
             Err(error) => return Err(error),
             Ok((facts, opened)) => {
                 let given = asked.options.gpu.knobs.calibration.is_some();
                 let (host, told) = calibrated(host, given, &facts);
                 let on_cpu = plan::on_cpu(asked, summary, &host);
-                let on_gpu = plan::on_gpu(asked, within, summary, &host, &facts);
+                let on_gpu = plan::on_gpu(asked, summary, &host, &facts);
                 let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
                 let on_cpu = match weighed.role {
                     Role::Both => plan::on_cpu_for(asked, summary, &host, 1.0 - weighed.gpu_share),
                     _ => on_cpu,
                 };
-                return Ok(Decided::new(asked, within, [on_cpu, on_gpu], weighed, opened, host));
+                return Ok(Decided::new(asked, [on_cpu, on_gpu], weighed, opened, host));
             }
         },
     };

@@ -251,8 +251,8 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         let asked = Asked { question: &question, options: &options };
         let summarise = |effort| pool.install(|| Summary::new(left, right, &threshold, effort));
         let Decided { mut decision, device, host } =
-            device::decide::<T>(&asked, &summarise, pool.threads())?;
-        range::check_far(&sides, &threshold, &decision.extents)?;
+            device::decide::<T>(&asked, left.dimension(), &summarise, pool.threads())?;
+        range::check_far(&sides, &threshold)?;
         decision.keep_beside(sides.bytes());
         let planning = start.elapsed();
         Ok(Plan {

@@ -11,6 +11,7 @@ use crate::scalar::Scalar;
 use crate::scale::Scale;
 use crate::sides::Sides;
 use crate::sink::{Block, Callback, Count};
+use crate::summary::extents;
 
 /// Refuses different points that the join could take for equal ones.
 ///
@@ -76,19 +77,27 @@ fn plan<'a, T: Scalar>(join: &EpsJoin, sides: &'a Sides<'_, T>) -> Result<Plan<'
 
 /// Refuses the nearest of points whose distance may be beyond all numbers: infinite distances have
 /// no order, and tell nobody anything. No ε, and no largest distance, is as large.
-pub(super) fn check_far<T: Scalar>(
-    sides: &Sides<'_, T>,
-    threshold: &Threshold<T>,
-    extents: &[(f64, f64)],
-) -> Result<()> {
+pub(super) fn check_far<T: Scalar>(sides: &Sides<'_, T>, threshold: &Threshold<T>) -> Result<()> {
     if threshold.bound.is_finite() {
         return Ok(());
     }
-    let widths = extents.iter().map(|(lo, hi)| (hi - lo).max(0.0));
-    let most = widths.fold(0.0, |acc, width| threshold.metric.widen(acc, width));
-    // Of steps that are each rounded up.
-    let most = most * (1.0 + 2.0 * extents.len() as f64 * T::UNIT_ROUNDOFF);
-    if threshold.distance(T::from_f64(most)).is_finite() {
+    // As the points of the join are scaled.
+    let greatest = threshold.scale.apply(sides.greatest).to_f64();
+    let dim = sides.left().dimension();
+    let is_finite = |widths: &[f64]| {
+        let most = widths.iter().fold(0.0, |acc, &width| threshold.metric.widen(acc, width));
+        // Of steps that are each rounded up.
+        let most = most * (1.0 + 2.0 * dim as f64 * T::UNIT_ROUNDOFF);
+        threshold.distance(T::from_f64(most)).is_finite()
+    };
+    // The magnitudes are known; the extents, of all points, are asked for only where they matter.
+    if is_finite(&vec![2.0 * greatest; dim]) {
+        return Ok(());
+    }
+    let (left, right) = (sides.left(), sides.right().unwrap_or(sides.left()));
+    let both = extents(left).into_iter().zip(extents(right));
+    let widths = both.map(|(a, b)| (a.1.max(b.1) - a.0.min(b.0)).max(0.0));
+    if is_finite(&widths.collect::<Vec<_>>()) {
         return Ok(());
     }
     Err(Error::TooFar { greatest: sides.greatest.to_f64(), kind: T::NAME })

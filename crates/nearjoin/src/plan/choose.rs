@@ -30,6 +30,8 @@ pub(crate) enum Detail {
     Ego(Vec<usize>),
     /// A balanced tree, for the nearest.
     Tree {
+        /// Points of a leaf.
+        of: usize,
         leaves: usize,
     },
     /// Cells that are looked at ring after ring, for the nearest.

@@ -29,7 +29,7 @@ impl Detail {
                 let first: Vec<_> = dims.iter().take(8).collect();
                 vec![format!("ε-cells ordered by dimensions {first:?}")]
             }
-            Detail::Tree { leaves } => vec![format!("{leaves} leaves of 16 points")],
+            Detail::Tree { leaves, of } => vec![format!("{leaves} leaves of {of} points")],
             Detail::Rings { cells, axes } => {
                 vec![format!("{cells} cells of {} points, along {axes} axes", rings::PER_CELL)]
             }
@@ -160,11 +160,13 @@ impl Weighed {
 
 impl OnGpu {
     fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  threads cooperate by {}", self.cooperation)?;
-        if self.cooperation != Cooperation::Cell {
-            write!(f, ", {} to a query", self.threads_per_query)?;
+        if self.within {
+            write!(f, "  threads cooperate by {}", self.cooperation)?;
+            if self.cooperation != Cooperation::Cell {
+                write!(f, ", {} to a query", self.threads_per_query)?;
+            }
+            writeln!(f, "; schedule {}; rows are {}", self.schedule, self.gathering)?;
         }
-        writeln!(f, "; schedule {}; rows are {}", self.schedule, self.gathering)?;
         match self.slabs {
             1 => Ok(()),
             slabs => writeln!(f, "  the points are cut into {slabs} parts"),

@@ -29,9 +29,9 @@ const BASE: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Nanoseconds of an instruction, of all warps together.
-    instruction: f64,
+    pub(super) instruction: f64,
     /// Nanoseconds a coordinate to bring it to the device and to index it.
-    index: f64,
+    pub(super) index: f64,
 }
 
 impl Speed {

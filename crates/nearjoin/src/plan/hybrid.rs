@@ -5,9 +5,9 @@
 //! the volume of the search; here the plan's own estimates, which know how many candidates there
 //! are, are scaled by one measured join of the machine (its calibration).
 
-use super::{Decision, How, OnCpu};
+use super::{Asked, Decision, How, OnCpu};
 use crate::options::{Device, DuplicateRemoval, Options, Partitioning, Strategy};
-use crate::question::Within;
+use crate::question::Question;
 use crate::stats::bytes;
 
 /// Streams of the GPU that take work, each with a thread.
@@ -113,8 +113,12 @@ pub(crate) fn weigh(
     if options.partitioning != Partitioning::Auto {
         return weighed(Role::Both, format!("shared by {}, as asked", options.partitioning));
     }
-    if options.strategy == Strategy::Ego {
-        return weighed(Role::Both, "the cpu has the strategy ego, and the gpu its own".into());
+    if options.strategy != Strategy::Auto && on_gpu.chosen.strategy != options.strategy {
+        let named = options.strategy;
+        return weighed(
+            Role::Both,
+            format!("the cpu has the strategy {named}, and the gpu its own"),
+        );
     }
     match () {
         () if both < WORTH * cpu.min(gpu) => {
@@ -131,8 +135,7 @@ pub(crate) fn weigh(
 
 /// Makes one decision of two.
 pub(crate) fn settle(
-    options: &Options,
-    within: &Within,
+    asked: &Asked<'_>,
     on_cpu: Decision,
     on_gpu: Decision,
     weighed: Weighed,
@@ -146,7 +149,13 @@ pub(crate) fn settle(
         }
         Role::Both => {
             // Two processors test each pair of one set from both sides, one alone only from one.
-            let once = on_cpu.is_self && within.removal != DuplicateRemoval::None;
+            let once = match asked.question {
+                Question::Within(within) => {
+                    on_cpu.is_self && within.removal != DuplicateRemoval::None
+                }
+                Question::Nearest(_) => false,
+            };
+            let options = asked.options;
             let faster = if weighed.gpu_share > 0.5 { Device::Gpu } else { Device::Cpu };
             let named = options.partitioning != Partitioning::Auto;
             let together = Together {

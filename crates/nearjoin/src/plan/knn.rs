@@ -50,7 +50,7 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
         Alternative {
             strategy: Strategy::Tree,
             cost: searched(tests, Strategy::Tree),
-            detail: Detail::Tree { leaves },
+            detail: Detail::Tree { leaves, of: 16 },
         },
         Alternative {
             strategy: Strategy::Grid,
@@ -84,7 +84,7 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
 /// 16 is a cube `16^(1/d)` wide, and the k-th neighbour as far away as the radius of a ball that
 /// holds k: so many leaves touch the ball as have their centre in the sum of both shapes, whose
 /// volume is that of its parts, face by face.
-fn tree_tests(summary: &Summary, k: usize) -> f64 {
+pub(super) fn tree_tests(summary: &Summary, k: usize) -> f64 {
     let all = summary.right as f64;
     if let Some(Pruning { points, tests, k: sampled, .. }) = summary.pruning {
         // A sample without anything within the largest distance has no tests at all.

@@ -12,6 +12,7 @@ mod cpu;
 pub(crate) mod estimate;
 mod explain;
 mod gpu;
+mod gpu_knn;
 pub(crate) mod hybrid;
 mod index_cost;
 mod knn;
@@ -186,17 +187,19 @@ pub(crate) fn on_cpu_for(
     decision
 }
 
-/// Decides how a GPU does it. It knows ε-joins only.
+/// Decides how a GPU does it.
 pub(crate) fn on_gpu(
     asked: &Asked<'_>,
-    within: &Within,
     summary: &Summary,
     host: &Host,
     device: &GpuFacts,
 ) -> Decision {
     let expected = expected(asked, summary);
     let speed = gpu::Speed::new(device, &host.calibration);
-    let alternatives = gpu::alternatives(summary, shaping(within), speed);
+    let alternatives = match asked.question {
+        Question::Within(within) => gpu::alternatives(summary, shaping(within), speed),
+        Question::Nearest(nearest) => gpu_knn::alternatives(summary, nearest.k, speed),
+    };
     let (chosen, named) = choose(&alternatives, asked.options.strategy);
     let tests = chosen.cost.tests;
     let how = OnGpu::new(asked, summary, device, &host.calibration, expected, tests);
@@ -206,18 +209,17 @@ pub(crate) fn on_gpu(
 
 /// Whether a GPU should be looked for, where the options leave it open: it is opened only then. If
 /// not, why; where a device was named there is nothing to explain.
-pub(crate) fn worth_a_gpu<'a>(
-    asked: &Asked<'a>,
+pub(crate) fn worth_a_gpu(
+    asked: &Asked<'_>,
     on_cpu: &Decision,
     host: &Host,
-) -> Result<&'a Within, Option<String>> {
+) -> Result<(), Option<String>> {
     if asked.options.device != Device::Auto {
         return Err(None);
     }
-    // GPUs have no KNN-join, so none could have been used.
-    let Question::Within(within) = asked.question else { return Err(None) };
-    if asked.options.strategy == Strategy::Ego {
-        return Err(Some("it does not have the strategy ego".into()));
+    let strategy = asked.options.strategy;
+    if !asked.question.gpu_strategies().contains(&strategy) {
+        return Err(Some(format!("it does not have the strategy {strategy}")));
     }
     let (_, seconds) = on_cpu.seconds();
     let least = if host.gpu_is_open { 0.0 } else { host.calibration.worth_a_gpu };
@@ -225,7 +227,7 @@ pub(crate) fn worth_a_gpu<'a>(
         true => {
             Err(Some(format!("the join takes the cpu some {seconds:.3} s, which is too little")))
         }
-        false => Ok(within),
+        false => Ok(()),
     }
 }
 
@@ -342,8 +344,13 @@ impl Decision {
                 RowSeconds { index, search: 1.3 * searched, written }
             }
             How::Gpu(_) => {
-                let written = (self.pairs() * 4.0 + queries * 8.0) / self.calibration.landing;
-                RowSeconds { index: 0.0, search: 2.0 * self.count_seconds(), written }
+                // Rows within ε are counted and then found; the nearest come with their distances.
+                let (passes, pair) = match self.expected {
+                    Expected::About(_) => (2.0, 4.0),
+                    Expected::Most(_) => (1.0, 4.0 + self.width as f64),
+                };
+                let written = (self.pairs() * pair + queries * 8.0) / self.calibration.landing;
+                RowSeconds { index: 0.0, search: passes * self.count_seconds(), written }
             }
         }
     }
@@ -382,9 +389,10 @@ impl Decision {
 
     /// Bytes of three times the input, which an index may use, that one of `index` bytes leaves
     /// for rows that are kept for a while; and no more than lets a result of that size stand twice
-    /// within the limit. A GPU keeps its rows to itself, unless the CPU may have to take over.
+    /// within the limit. A GPU keeps rows within ε to itself, unless the CPU may have to take over.
     pub(crate) fn spare(&self, index: u64) -> u64 {
-        if matches!(&self.how, How::Gpu(how) if !how.rescue) {
+        let within = matches!(self.expected, Expected::About(_));
+        if within && matches!(&self.how, How::Gpu(how) if !how.rescue) {
             return 0;
         }
         let left = self.budget.limit.saturating_sub(self.budget.index) / 2;

@@ -5,7 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::batches::BatchModel;
-use super::{Asked, Calibration, Expected, Narrow, gpu};
+use super::{Asked, Calibration, Expected, Narrow, gpu, gpu_knn};
 use crate::gpu::{Cooperation, GpuOptions, Schedule};
 use crate::options::{Device, DuplicateRemoval};
 use crate::question::Question;
@@ -74,6 +74,9 @@ impl fmt::Display for Gathering {
 #[derive(Clone, Debug)]
 pub(crate) struct OnGpu {
     pub(crate) device: GpuFacts,
+    /// Whether it is asked for all within ε: of the nearest, nothing is said of how threads share the
+    /// work, in which order, or how rows come about.
+    pub(crate) within: bool,
     /// Not `Auto`.
     pub(crate) cooperation: Cooperation,
     pub(crate) threads_per_query: u32,
@@ -127,7 +130,11 @@ impl OnGpu {
         let options = &asked.options.gpu;
         let neighbors = expected.neighbors();
         let limit = options.memory_limit.unwrap_or((device.free as f64 * SHARE) as u64);
-        let index = gpu::index_bytes(summary);
+        let within = matches!(asked.question, Question::Within(_));
+        let index = match within {
+            true => gpu::index_bytes(summary),
+            false => gpu_knn::index_bytes(summary),
+        };
         let room = (limit as f64 * INDEX_SHARE).max(1.0);
         let slabs = (index as f64 / room).ceil().clamp(1.0, 1e6) as usize;
         let slabs = options.knobs.partitions.unwrap_or(slabs);
@@ -137,6 +144,7 @@ impl OnGpu {
         let queries = summary.left as f64;
         OnGpu {
             device: device.clone(),
+            within,
             cooperation,
             threads_per_query,
             schedule: match options.schedule {

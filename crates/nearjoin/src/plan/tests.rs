@@ -35,8 +35,7 @@ fn within(eps: f64, change: impl FnOnce(&mut Options, &mut Within)) -> (Question
 
 fn on_gpu_of(free: u64, summary: &Summary, (question, options): &(Question, Options)) -> OnGpu {
     let asked = Asked { question, options };
-    let Question::Within(within) = question else { panic!("{question:?}") };
-    match on_gpu(&asked, within, summary, &host(), &gpu(free)).how {
+    match on_gpu(&asked, summary, &host(), &gpu(free)).how {
         How::Gpu(how) => how,
         how => panic!("{how:?}"),
     }
@@ -74,7 +73,11 @@ fn no_gpu_is_looked_for_where_a_device_was_named_or_none_can_do_it() {
     let question = Nearest::new(8).into();
     let asked = Asked { question: &question, options: &Options::default() };
     let decision = on_cpu(&asked, &large, &host());
-    assert_eq!(worth_a_gpu(&asked, &decision, &host()).unwrap_err(), None);
+    assert_eq!(worth_a_gpu(&asked, &decision, &host()), Ok(()));
+    let options = Options { strategy: Strategy::Grid, ..Options::default() };
+    let asked = Asked { question: &question, options: &options };
+    let reason = worth_a_gpu(&asked, &decision, &host()).unwrap_err().unwrap();
+    assert!(reason.contains("grid"), "{reason}");
 }
 
 /// Who does a join of points within ε, on a machine with a GPU of so much free memory.
@@ -85,11 +88,9 @@ fn weighed(
     free: u64,
 ) -> (Weighed, Decision) {
     let asked = Asked { question, options };
-    let Question::Within(within) = question else { panic!("{question:?}") };
-    let (here, there) =
-        (on_cpu(&asked, points, host), on_gpu(&asked, within, points, host, &gpu(free)));
+    let (here, there) = (on_cpu(&asked, points, host), on_gpu(&asked, points, host, &gpu(free)));
     let weighed = hybrid::weigh(options, &here, &there, "as tested".into());
-    let decision = hybrid::settle(options, within, here, there, weighed.clone());
+    let decision = hybrid::settle(&asked, here, there, weighed.clone());
     (weighed, decision)
 }
 

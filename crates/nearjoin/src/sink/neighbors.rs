@@ -11,6 +11,9 @@ use crate::scalar::Scalar;
 /// Row `i` belongs to left point `i` and ascends by distance, then by id. Where there are fewer
 /// than k neighbours, the rest of the row has the id `u32::MAX` and the distance +∞.
 ///
+/// A receiver that is run again uses its arrays again if they are as long as the answer: memory that
+/// nobody has touched yet takes longer to write than a GPU takes to find what belongs there.
+///
 /// ```
 /// use nearjoin::{KnnJoin, Points, sink::Neighbors};
 /// let points = Points::new(&[0.0, 1.0, 3.0, 9.0], 1)?;
@@ -91,14 +94,18 @@ impl<T: Scalar> Receive<T> for Neighbors<T> {
         let Some(k) = execution.k else {
             return Err(Error::Sink { sink: "Neighbors", only_for: "KNN-joins" });
         };
-        *self = Self::new();
+        // Nothing of an earlier answer is left if this one fails.
+        let before = core::mem::take(self);
         let entries = execution.executor.len().checked_mul(k);
         let entries = entries.ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
         let bytes = (entries as u64).saturating_mul(4 + size_of::<T>() as u64);
         execution.budget.check_result(bytes)?;
-        let pool = execution.pool;
-        let mut ids = pool.install(|| Buffer::<u32>::faulted_in(entries))?;
-        let mut distances = pool.install(|| Buffer::<T>::faulted_in(entries))?;
+        let (mut ids, mut distances) = match before {
+            Neighbors { ids, distances, .. } if ids.len() == entries => (ids, distances),
+            _ => execution.pool.install(|| {
+                Ok::<_, Error>((Buffer::faulted_in(entries)?, Buffer::faulted_in(entries)?))
+            })?,
+        };
         let place = Place {
             k,
             ids: RowWriter::new(&mut ids),
@@ -140,6 +147,10 @@ impl<T: Scalar> Place<'_, T> {
             self.distances.prefetch(query as usize * self.k);
         }
         for (at, &query) in rows.queries.iter().enumerate() {
+            if let Some(&soon) = rows.queries.get(at + SOON) {
+                self.ids.prefetch(soon as usize * self.k);
+                self.distances.prefetch(soon as usize * self.k);
+            }
             let (ids, distances) = (rows.neighbors.row(at), rows.distances(at).unwrap_or_default());
             assert!(ids.len() <= self.k && ids.len() == distances.len());
             let start = query as usize * self.k;

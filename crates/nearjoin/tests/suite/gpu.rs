@@ -6,6 +6,7 @@ mod calibration;
 mod cases;
 pub(crate) mod faults;
 mod kernels;
+mod nearest;
 
 use std::sync::Arc;
 

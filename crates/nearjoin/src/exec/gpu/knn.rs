@@ -1,18 +1,50 @@
-//! The KNN-join on a device.
+//! The KNN-join on a device: its index, its batches, and the border to the sinks.
+//!
+//! ```text
+//! for each batch of queries, in the order of the index, on the next of three streams:
+//!     find the nearest of each: rows of k, in pieces
+//!     send the pieces off
+//! each of some threads, until all have landed:
+//!     wait for a piece, and hand its rows to the sink
+//! ```
 
-use super::device::Device;
-use crate::error::{Error, Result};
-use crate::exec::OnDevice;
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::device::{Array, Device, Stage};
+use super::driver::{self, Fault, HostMemory, Transfer};
+use super::job::norm;
+use super::partial::Partial;
+use super::ring::with_landers;
+use super::search::{Layout, Room, Search, Side};
+use super::session::{Result, Session};
+use super::tree::{Growing, Role};
+use super::upload;
+use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
+use crate::exec::{
+    Emit, Executor, Lists, Meeting, OnDevice, Part, Request, Rows, Work, sort_by_id,
+};
+use crate::index::Run;
+use crate::memory::copied;
 use crate::metric::Threshold;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Phase};
 use crate::options::Strategy;
 use crate::plan::OnGpu;
 use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::stats::GpuStats;
+
+/// Streams that batches go through in turn, each with memory of its own.
+const STREAMS: usize = 3;
+/// Threads that hand rows to a sink, at the most, and beside others that work.
+const LANDING: usize = 16;
+const LANDING_IN_LANE: usize = 2;
 
 /// What a KNN-join on a device needs to know.
-#[expect(dead_code)]
+#[derive(Clone)]
 pub(crate) struct KnnSetup<'a, T> {
     pub(crate) pool: &'a Pool,
     pub(crate) device: Device,
@@ -30,8 +62,462 @@ pub(crate) struct KnnSetup<'a, T> {
     pub(crate) monitor: Option<&'a Monitor>,
 }
 
-/// Copies the points to the device and indexes them there.
-pub(crate) fn index<'a, T: Scalar>(_setup: KnnSetup<'a, T>) -> Result<Box<dyn OnDevice<T> + 'a>> {
-    let reason = "this version has no KNN-join for GPUs".into();
-    Err(Error::Device { device: "gpu", reason })
+/// Copies the points to the device and indexes them there, or some of the candidates after the others
+/// where it cannot hold them at once.
+pub(crate) fn index<'a, T: Scalar>(
+    setup: KnnSetup<'a, T>,
+) -> crate::error::Result<Box<dyn OnDevice<T> + 'a>> {
+    let mut parts = setup.how.slabs;
+    if parts == 1 {
+        match GpuKnn::new(&setup) {
+            Ok(join) => return Ok(Box::new(join)),
+            // Somebody else took what was free when the join was planned.
+            Err(Fault::Memory { .. }) => parts = 2,
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    Ok(Box::new(Partial::new(setup, parts)))
+}
+
+/// Queries on the device, and an index of the points that may be their neighbours.
+pub(crate) struct GpuKnn<'a, T> {
+    pub(super) session: Session<'a>,
+    arithmetic: Threshold<T>,
+    extents: &'a [(f64, f64)],
+    strategy: Strategy,
+    /// All points that may ask, as the host has them.
+    asking: Points<'a, T>,
+    /// Which of them do, where it is a part.
+    part: Option<Vec<u32>>,
+    /// None where the queries are the right points, in their order.
+    left: Option<Side<T>>,
+    /// What the queries are called on the right, where it is a part of one set.
+    names: Option<Array<u32>>,
+    right: Arc<Side<T>>,
+    candidates: usize,
+    /// Whether points find themselves and should not.
+    excludes_self: bool,
+    k: usize,
+}
+
+/// What a batch is delivered with.
+struct Delivery<'d, T> {
+    request: Request,
+    layout: Layout,
+    /// Whether rows may have fewer than k.
+    short: bool,
+    emit: &'d Emit<'d, T>,
+}
+
+impl<'a, T: Scalar> GpuKnn<'a, T> {
+    /// Copies the points of both sides to the device and indexes them there.
+    fn new(setup: &KnnSetup<'a, T>) -> driver::Result<Self> {
+        let session =
+            Session::new(setup.device.clone(), setup.pool, setup.how.clone(), setup.monitor);
+        let right = setup.right.unwrap_or(setup.left);
+        let role = if setup.right.is_none() { Role::Both } else { Role::Candidates };
+        let mut join = Self::over(session, setup, right, None, role)?;
+        if setup.right.is_some() {
+            join.left = Some(join.side(setup.left, None, Role::Queries)?);
+        }
+        Ok(join)
+    }
+
+    /// Indexes candidates, which are all of the right points or those in these rows.
+    pub(super) fn over(
+        session: Session<'a>,
+        setup: &KnnSetup<'a, T>,
+        candidates: Points<'_, T>,
+        rows: Option<&[u32]>,
+        role: Role,
+    ) -> driver::Result<Self> {
+        session.record(|stats| stats.partitions = 1);
+        let none = Side::Rows { points: session.stage(0).array(0)?, ids: None, len: 0 };
+        let mut join = GpuKnn {
+            session,
+            arithmetic: setup.arithmetic,
+            extents: setup.extents,
+            strategy: setup.strategy,
+            asking: setup.left,
+            part: None,
+            left: None,
+            names: None,
+            right: Arc::new(none),
+            candidates: candidates.len(),
+            excludes_self: setup.right.is_none() && !setup.include_self,
+            k: setup.k.min(candidates.len()),
+        };
+        join.right = Arc::new(join.side(candidates, rows, role)?);
+        Ok(join)
+    }
+
+    /// Copies points to the device, and puts them in order.
+    fn side(
+        &self,
+        points: Points<'_, T>,
+        names: Option<&[u32]>,
+        role: Role,
+    ) -> driver::Result<Side<T>> {
+        let (stage, alone) = (self.session.stage(0), self.session.is_lane());
+        let sent = size_of_val(points.as_slice()) as u64;
+        self.session.record(|stats| stats.bytes_in += sent);
+        let side = match self.strategy {
+            Strategy::Brute => {
+                let ids = match names {
+                    Some(names) => Some(upload::words(&stage, names, alone)?),
+                    None => None,
+                };
+                let len = points.len();
+                Side::Rows { points: upload::points(&stage, points, alone)?, ids, len }
+            }
+            _ => {
+                let (norm, extents) = (norm(self.arithmetic.metric), self.extents);
+                Side::Tree(
+                    Growing { stage: &stage, points, norm, extents, names, role, alone }.grow()?,
+                )
+            }
+        };
+        stage.finish()?;
+        Ok(side)
+    }
+
+    /// The same join for some rows of the points that ask.
+    pub(super) fn of_rows<'b>(
+        &'b self,
+        rows: Vec<u32>,
+        points: Points<'_, T>,
+    ) -> driver::Result<GpuKnn<'b, T>> {
+        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
+        self.in_session(self.session.for_share(share), rows, points)
+    }
+
+    fn in_session<'b>(
+        &'b self,
+        session: Session<'b>,
+        rows: Vec<u32>,
+        points: Points<'_, T>,
+    ) -> driver::Result<GpuKnn<'b, T>> {
+        let mut join = GpuKnn {
+            session,
+            arithmetic: self.arithmetic,
+            extents: self.extents,
+            strategy: self.strategy,
+            asking: self.asking,
+            part: None,
+            left: None,
+            names: None,
+            right: self.right.clone(),
+            candidates: self.candidates,
+            excludes_self: self.excludes_self,
+            k: self.k,
+        };
+        join.session.record(|stats| stats.partitions = 1);
+        let (left, names) = self.session.pool.install(|| {
+            let left = join.side(points, None, Role::Queries)?;
+            let stage = join.session.stage(0);
+            let names = match join.excludes_self {
+                true => Some(upload::words(&stage, &rows, join.session.is_lane())?),
+                false => None,
+            };
+            stage.finish()?;
+            Ok::<_, Fault>((left, names))
+        })?;
+        (join.left, join.names, join.part) = (Some(left), names, Some(rows));
+        Ok(join)
+    }
+
+    fn queries(&self) -> &Side<T> {
+        self.left.as_ref().unwrap_or(&self.right)
+    }
+
+    fn query_count(&self) -> usize {
+        let places = self.queries().places();
+        places.before(places.units())
+    }
+
+    /// Hands out all rows; where `raw`, with what was added up in place of distances.
+    pub(super) fn hand_out(&self, request: Request, raw: bool, emit: &Emit<'_, T>) -> Result<Work> {
+        let began = Instant::now();
+        self.session.enter(Phase::Joining);
+        self.session.check_cancelled()?;
+        if self.candidates == 0 {
+            return self.hand_out_nothing(request, emit);
+        }
+        let queries = self.query_count() as u64;
+        let row = 4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 });
+        let chunk = self.session.chunk(queries * row as u64);
+        let layout = Layout::new::<T>(self.k, request.distances, raw, chunk);
+        let all = self.arithmetic.bound == T::INFINITY;
+        let enough = self.candidates - usize::from(self.excludes_self) >= self.k;
+        let delivery = Delivery { request, layout, short: !(all && enough), emit };
+        let search = Search {
+            left: self.queries(),
+            names: self.names.as_ref(),
+            right: &self.right,
+            dim: self.asking.dimension(),
+            arithmetic: self.arithmetic,
+            exclude_self: self.excludes_self,
+            layout,
+            multiprocessors: self.session.how.device.multiprocessors,
+        };
+        let work = self.batches(&search, &delivery)?;
+        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
+        self.session.hold(began, work)?;
+        Ok(self.session.told(work))
+    }
+
+    /// Every row is empty.
+    fn hand_out_nothing(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        let queries: Vec<u32> = (0..self.query_count() as u32).collect();
+        let (stride, lens) = (0, Some(&vec![0; queries.len()][..]));
+        // Whoever has had enough has had all.
+        let _ = emit(&Rows {
+            worker: 0,
+            queries: &queries,
+            neighbors: Lists::Strided { stride, lens, values: &[] },
+            distances: request.distances.then_some(Lists::Strided { stride, lens, values: &[] }),
+            ahead: &[],
+            consecutive: true,
+        });
+        Ok(Work::default())
+    }
+
+    /// Makes rows batch by batch, and delivers them.
+    fn batches(&self, search: &Search<'_, T>, delivery: &Delivery<'_, T>) -> Result<Work> {
+        let (session, places) = (&self.session, search.left.places());
+        let streams = if session.is_lane() { 1 } else { STREAMS };
+        let stages: Vec<Stage> = (0..streams).map(|stream| session.stage(stream)).collect();
+        let (rooms, rows) = self.rooms(&stages, search)?;
+        let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+        let layout = &search.layout;
+        let landers = session.pool.threads().min(match session.is_lane() {
+            true => LANDING_IN_LANE,
+            false => LANDING,
+        });
+        let land = |worker: usize, (transfer, rows): (Box<dyn Transfer>, usize)| {
+            let host = transfer.wait()?;
+            if !stopped.load(Relaxed) {
+                let (found, flow) = delivery.piece(worker, host, rows, &self.arithmetic);
+                pairs.fetch_add(found, Relaxed);
+                stopped.fetch_or(flow.is_break(), Relaxed);
+            }
+            Ok(())
+        };
+        with_landers(landers, land, |send| {
+            let (mut unit, mut number) = (0, 0);
+            while unit < places.units() && !stopped.load(Relaxed) {
+                let end = places.batch(unit, rows);
+                let (stage, room) = (&stages[number % streams], &rooms[number % streams]);
+                search.run(stage, room, unit..end)?;
+                let count = places.before(end) - places.before(unit);
+                for first in (0..count).step_by(layout.rows_per_piece) {
+                    let here = layout.rows_per_piece.min(count - first);
+                    let start = first / layout.rows_per_piece * layout.piece_bytes;
+                    let piece = room.pieces.piece(start..start + layout.piece_bytes);
+                    send((stage.copy_out(piece)?, here))?;
+                    session.check_cancelled()?;
+                    if stopped.load(Relaxed) {
+                        break;
+                    }
+                }
+                (unit, number) = (end, number + 1);
+                let share = count as f64 / self.query_count().max(1) as f64;
+                // Whoever shares a join tells of the tests that were made.
+                let tests = if session.is_lane() { 0.0 } else { session.how.expected_tests };
+                session.add(tests * share, 0);
+            }
+            let bytes = (self.query_count() * layout.piece_bytes / layout.rows_per_piece) as u64;
+            session.record(|stats| {
+                stats.batches += number;
+                stats.bytes_out += bytes;
+            });
+            Ok(())
+        })?;
+        let mut work = Work { pairs: pairs.into_inner(), ..Work::default() };
+        for (stage, room) in stages.iter().zip(&rooms) {
+            work.tests += search.tests(stage, room)?;
+        }
+        Ok(work)
+    }
+
+    /// Memory for the batches of every stream, and the queries that a batch has at the most: fewer
+    /// where memory is refused.
+    fn rooms(&self, stages: &[Stage], search: &Search<'_, T>) -> Result<(Vec<Room<T>>, usize)> {
+        let (how, places, queries) = (&self.session.how, search.left.places(), self.query_count());
+        let total = (queries * search.row_bytes()) as u64;
+        let fit = how.batch_bytes(total, true) as usize / search.row_bytes();
+        let mut rows = fit.min(queries.div_ceil(how.launches(1.0) as usize)).max(1);
+        loop {
+            // A batch ends with a unit, and has at least one.
+            let most = rows.max(places.largest()).min(queries);
+            let rooms: driver::Result<Vec<_>> =
+                stages.iter().map(|stage| search.room(stage, most)).collect();
+            match rooms {
+                Ok(rooms) => return Ok((rooms, rows)),
+                Err(Fault::Memory { .. }) if rows > places.largest() => {
+                    rows = (rows / 2).max(places.largest());
+                    self.session.record(|stats| stats.splits += 1);
+                    stages.iter().try_for_each(Stage::finish)?;
+                }
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
+    /// Counts the neighbours of every query, and tells of each.
+    fn count_rows(&self, told: impl Fn(u32, usize) + Sync) -> Result<Work> {
+        self.hand_out(Request::default(), false, &|rows: &Rows<'_, T>| {
+            for (at, &query) in rows.queries.iter().enumerate() {
+                told(query, rows.neighbors.row(at).len());
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+impl<T: Scalar> Delivery<'_, T> {
+    /// Hands the rows of a piece to the sink. Gives their neighbours.
+    fn piece(
+        &self,
+        worker: usize,
+        mut host: Box<dyn HostMemory>,
+        rows: usize,
+        arithmetic: &Threshold<T>,
+    ) -> (u64, ControlFlow<()>) {
+        let Layout { k, ids_at, distances_at, raw, .. } = self.layout;
+        let (front, back) = host.bytes_mut().split_at_mut(distances_at.max(ids_at + 4 * k * rows));
+        let (queries, ids) = front.split_at_mut(ids_at);
+        let queries: &[u32] = bytemuck::cast_slice(&queries[..4 * rows]);
+        let ids: &mut [u32] = bytemuck::cast_slice_mut(&mut ids[..4 * k * rows]);
+        let mut distances = match distances_at {
+            0 => None,
+            _ => Some(T::from_bytes_mut(&mut back[..size_of::<T>() * k * rows])),
+        };
+        let len = |row: &[u32]| row.iter().rposition(|&id| id != u32::MAX).map_or(0, |at| at + 1);
+        let lens: Option<Vec<u32>> =
+            self.short.then(|| ids.chunks(k).map(|row| len(row) as u32).collect());
+        if let Some(distances) = distances.as_deref_mut().filter(|_| !raw) {
+            arithmetic.scale.undo_all(distances);
+        }
+        if self.request.sorted {
+            sort_rows(k, lens.as_deref(), ids, distances.as_deref_mut());
+        }
+        let (stride, lens) = (k, lens.as_deref());
+        let neighbors = Lists::Strided { stride, lens, values: &*ids };
+        let distances = distances.map(|values| Lists::Strided { stride, lens, values: &*values });
+        let (ahead, consecutive) = (&[][..], false);
+        let rows = Rows { worker, queries, neighbors, distances, ahead, consecutive };
+        (rows.neighbors.total(), (self.emit)(&rows))
+    }
+}
+
+/// Puts rows in ascending order of their ids.
+fn sort_rows<T: Scalar>(
+    k: usize,
+    lens: Option<&[u32]>,
+    ids: &mut [u32],
+    distances: Option<&mut [T]>,
+) {
+    let mut room = Vec::new();
+    let len = |row: usize| lens.map_or(k, |lens| lens[row] as usize);
+    match distances {
+        None => {
+            ids.chunks_mut(k).enumerate().for_each(|(row, ids)| ids[..len(row)].sort_unstable())
+        }
+        Some(distances) => {
+            for (row, (ids, distances)) in
+                ids.chunks_mut(k).zip(distances.chunks_mut(k)).enumerate()
+            {
+                sort_by_id(&mut ids[..len(row)], &mut distances[..len(row)], &mut room);
+            }
+        }
+    }
+}
+
+impl<T: Scalar> Executor<T> for GpuKnn<'_, T> {
+    fn len(&self) -> usize {
+        self.query_count()
+    }
+
+    fn index_bytes(&self) -> u64 {
+        let left = self.left.as_ref().map_or(0, Side::bytes);
+        (match self.part {
+            None => self.right.bytes() + left,
+            Some(_) => left,
+        }) as u64
+    }
+
+    fn host_bytes(&self) -> u64 {
+        0
+    }
+
+    fn count(&self) -> crate::error::Result<Work> {
+        Ok(self.count_rows(|_, _| ())?)
+    }
+
+    fn degrees(&self, degrees: &[AtomicU64]) -> crate::error::Result<Work> {
+        Ok(self.count_rows(|query, len| degrees[query as usize].store(len as u64, Relaxed))?)
+    }
+
+    fn rows(&self, request: Request, emit: &Emit<'_, T>) -> crate::error::Result<Work> {
+        Ok(self.hand_out(request, false, emit)?)
+    }
+
+    fn rows_at(&self, positions: Run) -> crate::error::Result<Vec<u32>> {
+        let row_of = |number: u32| self.part.as_ref().map_or(number, |rows| rows[number as usize]);
+        let numbers: Vec<u32> = match self.queries() {
+            Side::Rows { .. } => positions.collect(),
+            Side::Tree(tree) => {
+                let ordered = tree.ids_in_order(&self.session.stage(0))?;
+                ordered[positions.start as usize..positions.end as usize].to_vec()
+            }
+        };
+        Ok(numbers.into_iter().map(row_of).collect())
+    }
+
+    fn part<'b>(&'b self, part: Part<'b, T>) -> crate::error::Result<Box<dyn Executor<T> + 'b>> {
+        match part {
+            Part::Rows { rows, points } => Ok(Box::new(self.of_rows(copied(rows)?, points)?)),
+            // The device has no use for positions that the host knows: rows do as well.
+            Part::Positions { start, end } => {
+                let rows = self.rows_at(check_positions(start, end, self.query_count()))?;
+                let points = self.session.pool.install(|| self.asking.gather(&rows))?;
+                Ok(Box::new(self.of_rows(rows, points.as_points())?))
+            }
+        }
+    }
+
+    fn workers(&self) -> usize {
+        self.session.pool.threads().min(LANDING)
+    }
+
+    fn gpu_stats(&self) -> Option<GpuStats> {
+        Some(self.session.take_stats())
+    }
+}
+
+impl<T: Scalar> OnDevice<T> for GpuKnn<'_, T> {
+    fn for_rows(
+        &self,
+        rows: Vec<u32>,
+        points: Points<'_, T>,
+    ) -> crate::error::Result<Box<dyn OnDevice<T> + '_>> {
+        Ok(Box::new(self.of_rows(rows, points)?))
+    }
+
+    fn in_lane<'b>(
+        &'b self,
+        (lane, lanes): (usize, usize),
+        rows: Vec<u32>,
+        coordinates: &[T],
+    ) -> crate::error::Result<Box<dyn OnDevice<T> + 'b>> {
+        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
+        let session = self.session.for_share(share).in_lane(lane, lanes);
+        Ok(Box::new(self.in_session(session, rows, self.asking.of_these(coordinates))?))
+    }
+
+    fn meeting(&self) -> crate::error::Result<Meeting> {
+        // Nobody wants pairs of the nearest once.
+        Ok(Meeting::SmallerRow)
+    }
 }

@@ -13,12 +13,15 @@ mod index;
 mod job;
 pub(crate) mod knn;
 pub(crate) mod launch;
+mod partial;
 mod ring;
 mod rows;
 mod sample;
+mod search;
 mod session;
 mod slabs;
 mod sort;
+mod tree;
 mod upload;
 
 #[cfg(feature = "cuda")]

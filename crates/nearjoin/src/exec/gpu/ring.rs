@@ -98,12 +98,61 @@ pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
     Ok(ring.bytes)
 }
 
+/// Runs `work`, which sends things off, with up to `threads` threads that take each as it lands:
+/// whoever waits for one has nothing else to do, and all that the bus needs is that somebody does.
+/// Returns when all have ended.
+pub(super) fn with_landers<I: Send>(
+    threads: usize,
+    take: impl Fn(usize, I) -> Result<()> + Sync,
+    work: impl FnOnce(&Sender<'_, I>) -> Result<()>,
+) -> Result<()> {
+    let (send, receive) = mpsc::sync_channel::<I>(DEPTH.max(threads));
+    // The threads alone hold the receiver. When the last of them has ended, with an error or a
+    // panic, the channel closes: `send` then fails, and never waits for room that nobody makes.
+    let receive = Arc::new(Mutex::new(receive));
+    std::thread::scope(|scope| {
+        let spawn = |number: usize, receive: &Arc<Mutex<mpsc::Receiver<I>>>| {
+            let (receive, take) = (Arc::clone(receive), &take);
+            pool::spawn(scope, move || {
+                loop {
+                    // Waits until there is something, or the sender is dropped, which happens before
+                    // the threads are joined. Whoever waits for the lock waits for the same.
+                    let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
+                    let Ok(item) = next else { return Ok(()) };
+                    take(number, item)?;
+                }
+            })
+        };
+        let mut landers = vec![spawn(0, &receive)?];
+        landers.extend((1..threads).map_while(|number| spawn(number, &receive).ok()));
+        drop(receive);
+        let gone = |_| Fault::Failed { reason: "a result did not land".into() };
+        // Waits for a thread that takes one, and fails when there is none. Dropped before the threads
+        // are joined, in a panic too.
+        let sending = move |item: I| Ok(send.send(item).map_err(gone)?);
+        let done = work(&sending);
+        drop(sending);
+        let mut landed = Ok(());
+        for lander in landers {
+            match lander.join() {
+                Ok(result) => landed = landed.and(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        // What went wrong there made the channel close, which is no news.
+        landed.and(done)
+    })
+}
+
+/// Sends something off, to be taken when it lands.
+pub(super) type Sender<'a, I> = dyn Fn(I) -> Result<()> + 'a;
+
 /// Pieces that land while others are on the bus, each copied by one of several threads.
 ///
 /// A thread that waits for a copy and then moves it is all that the bus needs to be kept busy:
 /// sharing each piece between threads would cost more than it saves.
-pub(super) struct Landing<'scope, T> {
-    send: mpsc::SyncSender<Sent<'scope, T>>,
+pub(super) struct Landing<'s, 'scope, T> {
+    send: &'s Sender<'s, Sent<'scope, T>>,
     /// Of each piece, in the order in which they were sent: which array, and its end there.
     sent: Vec<(bool, usize)>,
     /// Elements of ids, and of distances, that were sent.
@@ -143,48 +192,28 @@ impl Record {
     }
 }
 
-impl<'scope, T: Scalar> Landing<'scope, T> {
+impl<'scope, T: Scalar> Landing<'_, 'scope, T> {
     /// Runs `work`, which sends pieces off, with `threads` threads at the most to land them, in
     /// `fresh` memory or not. Gives the bytes moved, and what has arrived in any case.
     pub(super) fn run(
         threads: usize,
         fresh: bool,
-        work: impl FnOnce(&mut Landing<'scope, T>) -> Result<()>,
+        work: impl FnOnce(&mut Landing<'_, 'scope, T>) -> Result<()>,
     ) -> (Result<u64>, Arrived) {
-        let (send, receive) = mpsc::sync_channel(DEPTH);
-        // The threads alone hold the receiver. When the last of them has ended, with an error or
-        // a panic, the channel closes: `send` then fails, and never waits for room that nobody
-        // makes.
-        let receive = Arc::new(Mutex::new(receive));
         let record = Mutex::new(Record::default());
-        let (done, sent) = std::thread::scope(|scope| {
-            let spawn = |receive: &Arc<_>| {
-                let (receive, record) = (Arc::clone(receive), &record);
-                pool::spawn(scope, move || land_pieces::<T>(&receive, record, fresh))
-            };
-            let mut landers = match spawn(&receive) {
-                Ok(lander) => vec![lander],
-                Err(refused) => return (Err(refused.into()), Vec::new()),
-            };
-            let more = (1..threads).map_while(|_| spawn(&receive).ok());
-            landers.extend(more);
-            drop(receive);
-            // Dropped before the scope waits for the threads, in a panic too.
+        let (mut sent, mut bytes) = (Vec::new(), 0);
+        let land = |_, (number, transfer, destination): Sent<'scope, T>| {
+            land_at(transfer, destination, fresh)?;
+            record.lock().unwrap_or_else(|e| e.into_inner()).add(number);
+            Ok(())
+        };
+        let done = with_landers(threads, land, |send| {
             let mut landing = Landing { send, sent: Vec::new(), ends: [0; 2], bytes: 0 };
             let done = work(&mut landing);
-            let Landing { send, sent, bytes, .. } = landing;
-            // Closes the channel from this side, so that the threads end and can be joined.
-            drop(send);
-            let mut landed = Ok(());
-            for lander in landers {
-                match lander.join() {
-                    Ok(result) => landed = landed.and(result),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            // What went wrong there made the channel close, which is no news.
-            (landed.map_err(Into::into).and(done).map(|()| bytes), sent)
+            (sent, bytes) = (landing.sent, landing.bytes);
+            done
         });
+        let done = done.map(|()| bytes);
         let first = record.into_inner().unwrap_or_else(|e| e.into_inner()).first;
         let mut arrived = Arrived::default();
         for &(distances, end) in &sent[..first.min(sent.len())] {
@@ -216,34 +245,26 @@ impl<'scope, T: Scalar> Landing<'scope, T> {
             *end += len;
             let number = self.sent.len();
             self.sent.push((distances, *end));
-            let gone = |_| Fault::Failed { reason: "a result did not land".into() };
-            // Waits for a thread that lands pieces, and fails when there is none: see above.
-            self.send.send((number, transfer, destination)).map_err(gone)?;
+            (self.send)((number, transfer, destination))?;
             check()?;
         }
         Ok(())
     }
 }
 
-fn land_pieces<T: Scalar>(
-    receive: &Mutex<mpsc::Receiver<Sent<'_, T>>>,
-    record: &Mutex<Record>,
+/// Waits for a piece, and copies it to where it belongs.
+fn land_at<T: Scalar>(
+    transfer: Box<dyn Transfer>,
+    destination: Destination<'_, T>,
     fresh: bool,
 ) -> core::result::Result<(), Fault> {
-    loop {
-        // Waits until there is a piece, or the sender is dropped, which `Landing::run` does
-        // before it joins the threads. Whoever waits for the lock waits for the same.
-        let next = receive.lock().unwrap_or_else(|e| e.into_inner()).recv();
-        let Ok((number, transfer, destination)) = next else { return Ok(()) };
-        match destination {
-            Destination::Ids(ids) => land_piece(transfer, ids, fresh, |host| {
-                values(host, 0, host.bytes().len() / 4 * 4)
-            })?,
-            Destination::Distances(distances) => {
-                land_piece(transfer, distances, fresh, |host| T::from_bytes(host.bytes()))?
-            }
+    match destination {
+        Destination::Ids(ids) => {
+            land_piece(transfer, ids, fresh, |host| values(host, 0, host.bytes().len() / 4 * 4))
         }
-        record.lock().unwrap_or_else(|e| e.into_inner()).add(number);
+        Destination::Distances(distances) => {
+            land_piece(transfer, distances, fresh, |host| T::from_bytes(host.bytes()))
+        }
     }
 }
 

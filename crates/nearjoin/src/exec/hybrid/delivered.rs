@@ -6,21 +6,27 @@ use std::sync::Mutex;
 
 use crate::error::Result;
 use crate::exec::Rows;
-use crate::memory::{as_atomic, zeros};
+use crate::memory::{as_atomic, copied, zeros};
 
 /// The queries whose rows the sink has, by their numbers: a bit for each.
 pub(super) struct Delivered {
     bits: Vec<u64>,
     ranges: Mutex<Vec<Range<usize>>>,
+    lists: Mutex<Vec<Vec<u32>>>,
 }
+
+/// Queries of a list from which on it is kept until somebody wants to know: copying it takes less
+/// than a locked operation for each.
+const LONG: usize = 64;
 
 impl Delivered {
     pub(super) fn new(queries: usize) -> Result<Self> {
-        Ok(Delivered { bits: zeros(queries.div_ceil(64))?, ranges: Mutex::default() })
+        let (ranges, lists) = (Mutex::default(), Mutex::default());
+        Ok(Delivered { bits: zeros(queries.div_ceil(64))?, ranges, lists })
     }
 
     pub(super) fn notes(&mut self) -> Notes<'_> {
-        Notes { bits: as_atomic(&mut self.bits), ranges: &self.ranges }
+        Notes { bits: as_atomic(&mut self.bits), ranges: &self.ranges, lists: &self.lists }
     }
 }
 
@@ -33,6 +39,8 @@ pub(super) struct Notes<'a> {
     /// Queries that follow each other, as those of a device do that joins alone: their bits are
     /// set when somebody wants to know.
     ranges: &'a Mutex<Vec<Range<usize>>>,
+    /// Others that came many at a time.
+    lists: &'a Mutex<Vec<Vec<u32>>>,
 }
 
 impl Notes<'_> {
@@ -43,11 +51,19 @@ impl Notes<'_> {
                 let range = first as usize..first as usize + rows.queries.len();
                 self.ranges.lock().unwrap_or_else(|e| e.into_inner()).push(range);
             }
-            (queries, false) => {
-                for &query in queries {
-                    self.bits[query as usize / 64].fetch_or(1 << (query % 64), Relaxed);
-                }
-            }
+            (queries, false) if queries.len() < LONG => self.set(queries),
+            (queries, false) => match copied(queries) {
+                Ok(list) => self.lists.lock().unwrap_or_else(|e| e.into_inner()).push(list),
+                // There is no room for it.
+                Err(_) => self.set(queries),
+            },
+        }
+    }
+
+    /// Sets the bits of some queries at once.
+    pub(super) fn set(&self, queries: &[u32]) {
+        for &query in queries {
+            self.bits[query as usize / 64].fetch_or(1 << (query % 64), Relaxed);
         }
     }
 
@@ -61,6 +77,9 @@ impl Notes<'_> {
                 self.bits[start / 64].fetch_or(bits << (start % 64), Relaxed);
                 start = end;
             }
+        }
+        for list in self.lists.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+            self.set(&list);
         }
     }
 

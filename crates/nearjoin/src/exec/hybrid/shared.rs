@@ -179,7 +179,8 @@ impl<T: Scalar> Executor<T> for Shared<'_, T> {
                     let worker = threads + lane * of_lane + rows.worker;
                     let flow = Rows { worker, ..*rows }.under(numbers, |rows| {
                         let flow = emit(rows);
-                        delivered.add(rows);
+                        // Looked up while others deliver still.
+                        delivered.set(rows.queries);
                         flow
                     });
                     stopped.fetch_or(flow.is_break(), Relaxed);
