@@ -40,6 +40,30 @@ struct Box : Numbers<2 * WIDTH> {
 // Half of the points of a leaf.
 typedef Numbers<LEAF / 2 * WIDTH> Half;
 
+// Some numbers that are written at once.
+template <class V, u32 COUNT> struct alignas(sizeof(V) * COUNT > 16 ? 16 : sizeof(V) * COUNT) Some {
+    V x[COUNT];
+};
+
+// Writes the row of a lane, `AT_ONCE` numbers at a time, of which k is a multiple.
+template <u32 K, u32 AT_ONCE>
+__device__ __forceinline__ void write_row(const Search& search, const Key (&best)[K], u32* ids,
+                                          Scalar* distances) {
+#pragma unroll
+    for (u32 i = 0; i < K; i += AT_ONCE) {
+        if (i >= search.k) break;
+        Some<u32, AT_ONCE> names;
+        Some<Scalar, AT_ONCE> values;
+#pragma unroll
+        for (u32 n = 0; n < AT_ONCE; n++) {
+            names.x[n] = id_of(best[i + n]);
+            values.x[n] = search.answer.value(best[i + n]);
+        }
+        *(Some<u32, AT_ONCE>*)(ids + i) = names;
+        if (distances) *(Some<Scalar, AT_ONCE>*)(distances + i) = values;
+    }
+}
+
 // A lane for each query, the k best of it in registers.
 //
 //     a leaf that a lane's own bound reaches: all lanes measure its points
@@ -138,7 +162,6 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
                 far < bound || (far == bound && search.level[level].least[at] < id_of(last));
             return __any_sync(ALL, wants) != 0;
         },
-        [&]() { return worst < (Scalar)search.cap; },
         [&](u32 leaf) {
             tests += LEAF;
 #pragma unroll 1
@@ -163,42 +186,21 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     flush();
 
     if (asks) {
-        u64 row = search.left_places[slot] - search.first_place;
+        u64 row = row_of(search, slot, number);
         *search.answer.query(row) = number;
         u32* ids = search.answer.ids(row);
         Scalar* distances = search.answer.distances_at ? search.answer.distances(row) : nullptr;
-        // Sixteen bytes at a time, if rows allow it.
-        bool whole = search.k % 4 == 0;
-#pragma unroll
-        for (u32 i = 0; i < K; i += 4) {
-            if (whole && i < search.k) {
-                *(uint4*)(ids + i) = make_uint4(id_of(best[i]), id_of(best[i + 1]),
-                                                id_of(best[i + 2]), id_of(best[i + 3]));
-            } else {
-                for (u32 n = i; n < i + 4; n++)
-                    if (n < search.k) ids[n] = id_of(best[n]);
-            }
-            if (!distances || i >= search.k) continue;
-            struct alignas(16) Four {
-                Scalar x[4];
-            } four;
-#pragma unroll
-            for (u32 n = 0; n < 4; n++) four.x[n] = search.answer.value(best[i + n]);
-            if (whole) {
-                *(Four*)(distances + i) = four;
-            } else {
-#pragma unroll
-                for (u32 n = 0; n < 4; n++)
-                    if (i + n < search.k) distances[i + n] = four.x[n];
-            }
-        }
+        // As many at a time as rows allow.
+        if (search.k % 4 == 0) write_row<K, 4>(search, best, ids, distances);
+        else if (search.k % 2 == 0) write_row<K, 2>(search, best, ids, distances);
+        else write_row<K, 1>(search, best, ids, distances);
     }
     tests *= __popc(asking);
     if (lane() == 0) atomicAdd(search.tests, (u64)tests);
 }
 
 // As many blocks at once as registers allow without spilling much.
-KERNEL(__launch_bounds__(TOGETHER, 6) nearest_8)(__grid_constant__ const Search search) {
+KERNEL(__launch_bounds__(TOGETHER, 7) nearest_8)(__grid_constant__ const Search search) {
     nearest<8>(search);
 }
 EXPORT(nearest_8)
@@ -239,7 +241,7 @@ KERNEL(nearest_any)(__grid_constant__ const Search search) {
     for (u64 slot = search.first + worker; slot < search.end; slot += workers) {
         u32 number = search.left_numbers[slot];
         if (number == NONE) continue;
-        u64 row = search.left_places[slot] - search.first_place;
+        u64 row = row_of(search, slot, number);
         if (lane() == 0) *search.answer.query(row) = number;
         u32 own = !search.exclude_self ? NONE : search.left_names ? search.left_names[number] : number;
 #if WIDTH > 0
@@ -281,7 +283,6 @@ KERNEL(nearest_any)(__grid_constant__ const Search search) {
             },
             // That is how far it was measured.
             [&](u32, u32) { return true; },
-            [&]() { return false; },
             [&](u32 leaf) {
                 Scalar acc = 0;
                 Key key = last;

@@ -6,12 +6,11 @@
 
 #define LEVELS 8
 
-// A level of a tree: its boxes, the least row in each, and how many of the level below each has.
+// A level of a tree: its boxes, and the least row in each.
 struct Level {
     const Scalar* boxes;
     const u32* least;
     u64 count;
-    u64 fan;
 };
 
 // Rows of the answer, in pieces that cross the bus as they are: the numbers of their queries, then
@@ -48,9 +47,9 @@ struct Answer {
 
 // Every member has eight bytes, so that it is the same structure on the host.
 struct Search {
-    // The queries, in leaves, or one after the other where `left_places` is null. Their numbers in the
+    // The queries, in leaves, or one after the other where all points are candidates. Their numbers in the
     // answer, and what those are in the right input, or null where that is the same; their places if
-    // they are counted without gaps.
+    // they are counted without gaps, or null where rows stand by number.
     const Scalar* left;
     const u32* left_numbers;
     const u32* left_names;
@@ -84,7 +83,12 @@ struct Search {
     u64 room;
     u64* tests;
 };
-static_assert(sizeof(Search) == 8 * (16 + 4 * LEVELS + 7 + 5), "as many words as the host writes");
+static_assert(sizeof(Search) == 8 * (16 + 3 * LEVELS + 7 + 5), "as many words as the host writes");
+
+// The row of the answer of a query.
+__device__ __forceinline__ u64 row_of(const Search& search, u64 slot, u32 number) {
+    return (search.left_places ? search.left_places[slot] : number) - search.first_place;
+}
 
 // How far a box is from another, or from a point, along one dimension: by the operations that
 // decide a pair, each of which is monotone. So no two points of them are nearer than that adds up to.
@@ -105,11 +109,10 @@ __device__ __forceinline__ Scalar gap(Scalar low, Scalar high, Scalar x) {
 //
 // `measure` says how far a box is, and in which order boxes are taken; `may_hold` whether it may hold
 // a neighbour still; `reached` whether it does for some query, and is asked by all lanes before they
-// look into a box; `open` gets one leaf, or for every eight lanes one. The order of leaves does not
-// matter any more when `is_settled` says that every query has k.
-template <u32 AT_ONCE, class Measure, class MayHold, class Reached, class Settled, class Open>
+// look into a box; `open` gets one leaf, or for every eight lanes one.
+template <u32 AT_ONCE, class Measure, class MayHold, class Reached, class Open>
 __device__ __forceinline__ void descend(const Search& search, Measure measure, MayHold may_hold,
-                                        Reached reached, Settled is_settled, Open open) {
+                                        Reached reached, Open open) {
     u32 level = (u32)search.levels - 1, first = 0, count = (u32)search.level[level].count;
     u32 left = count >= WARP ? ALL : (1u << count) - 1, firsts = 0, lefts = 0;
     while (true) {
@@ -125,15 +128,11 @@ __device__ __forceinline__ void descend(const Search& search, Measure measure, M
             u32 mine = NONE;
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
-                if (level == 0 && is_settled()) {
-                    chosen = __ffs((int)left) - 1;
-                } else {
-                    // The rank, with the lane in place of its last bits.
-                    u32 key = left >> lane() & 1 ? (__float_as_uint(rank) & ~(WARP - 1)) | lane() : NONE;
-                    for (u32 with = 1; with < WARP; with *= 2)
-                        key = min(key, __shfl_xor_sync(ALL, key, with));
-                    chosen = key % WARP;
-                }
+                // The rank, with the lane in place of its last bits.
+                u32 key = left >> lane() & 1 ? (__float_as_uint(rank) & ~(WARP - 1)) | lane() : NONE;
+                for (u32 with = 1; with < WARP; with *= 2)
+                    key = min(key, __shfl_xor_sync(ALL, key, with));
+                chosen = key % WARP;
                 left &= ~(1u << chosen);
                 if (AT_ONCE == 1 || lane() / LEAF == i) mine = first + chosen;
                 if (level > 0 || left == 0) break;
@@ -147,10 +146,9 @@ __device__ __forceinline__ void descend(const Search& search, Measure measure, M
                 firsts = first;
                 lefts = left;
             }
-            u32 fan = (u32)search.level[level].fan;
-            first = (first + chosen) * fan;
+            first = (first + chosen) * WARP;
             level--;
-            count = min((u32)search.level[level].count - first, fan);
+            count = (u32)search.level[level].count - first;
             left = count >= WARP ? ALL : (1u << count) - 1;
         } else {
             // Up, past levels of which nothing is left.

@@ -16,8 +16,10 @@
 #include "scalar.cuh"
 #include "tree.cuh"
 
-// Bits of the number of a point within its block, below its place along a split.
-#define NUMBER 13u
+// Points of a sample that a block splits.
+#define SAMPLE 4096u
+// Bits of the number of a point within a sample or a block, below its place along a split.
+#define NUMBER 12u
 #define NUMBERS ((1u << NUMBER) - 1)
 // The place behind all points. Points have places from 1 on.
 #define BEHIND ((1u << (32 - NUMBER)) - 1)
@@ -25,8 +27,8 @@
 #define CHUNK 64u
 // The least part that is split, parts that a block can have, and those that are larger than a chunk.
 #define SMALLEST 16u
-#define PARTS (BLOCK / SMALLEST)
-#define LARGE (BLOCK / (2 * CHUNK))
+#define PARTS (SAMPLE / SMALLEST)
+#define LARGE (SAMPLE / (2 * CHUNK))
 #define NONE 0xffffffffu
 
 // What a part of a block will be: full leaves but for the last, in groups that are as full as others.
@@ -344,11 +346,11 @@ __device__ __forceinline__ void note_splits(const Members& members, const u32* k
 // null where there is one part of `len`. A part with too few points is not split: all are on its left.
 KERNEL(tree_split)(const Scalar* points, u32 dim, const u32* dims, u32 dim_count, const u32* begins,
                    u64 len, u32 above, u32 levels, u32* split_dims, Scalar* split_values) {
-    __shared__ u32 keys[BLOCK];
+    __shared__ u32 keys[SAMPLE];
     __shared__ Parts parts;
     Members members = {points, dim, dims, dim_count, begins ? begins[blockIdx.x] : 0, 1, CHUNK, 0, nullptr};
     u64 all = begins ? begins[blockIdx.x + 1] - members.begin : len;
-    while (members.count < BLOCK && 2 * members.count <= all) members.count *= 2;
+    while (members.count < SAMPLE && 2 * members.count <= all) members.count *= 2;
     members.step = max(all / members.count, 1ull);
     u32 slots = members.slots = all < CHUNK ? 0 : members.count;
     for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) keys[slot] = slot;
@@ -392,14 +394,11 @@ EXPORT(tree_gather)
 
 // ---------------------------------------------------------------- leaves and boxes
 
-// How many blocks of at most `most` points each node is cut into: one, unless many points are equal.
-// And the most points of any.
-KERNEL(tree_cuts)(const u32* begins, u64 nodes, u32 most, u32* cuts, u32* largest) {
+// How many blocks each node is cut into: one, unless many points are equal.
+KERNEL(tree_cuts)(const u32* begins, u64 nodes, u32* cuts) {
     u64 node = thread_number();
     if (node >= nodes) return;
-    u32 len = begins[node + 1] - begins[node];
-    cuts[node] = (len + most - 1) / most;
-    atomicMax(largest, len < most ? len : most);
+    cuts[node] = (begins[node + 1] - begins[node] + BLOCK - 1) / BLOCK;
 }
 EXPORT(tree_cuts)
 
@@ -415,8 +414,6 @@ EXPORT(tree_blocks)
 
 // What a tree is written to.
 struct Leaves {
-    // Groups that each block has room for.
-    u64 groups;
     // Numbers of a point, or 0 where the points of a leaf lie in columns; and boxes likewise.
     u64 width;
     Scalar* points;
@@ -480,10 +477,10 @@ KERNEL(tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32*
         __syncthreads();
     }
 
-    u64 numbers = leaves.width ? leaves.width : dim, first_group = blockIdx.x * leaves.groups;
+    u64 numbers = leaves.width ? leaves.width : dim, first_group = blockIdx.x * (BLOCK / GROUP);
     // A warp to a group, four leaves at a time. Those with points stand before those without.
     u32 full = __popc(groups_of);
-    for (u32 group = warp; group < leaves.groups; group += warps) {
+    for (u32 group = warp; group < BLOCK / GROUP; group += warps) {
         u64 at = first_group + group, first = at * GROUP;
         if (group >= full) {
             if (!leaves.group_boxes) break;
@@ -546,12 +543,12 @@ KERNEL(tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32*
 }
 EXPORT(tree_leaves)
 
-// Draws the boxes of a level around every `fan` of the level below, a warp to each.
-KERNEL(tree_boxes)(const Scalar* below, const u32* least_below, u64 count_below, u32 fan, u32 width,
-                   u32 dim, Scalar* boxes, u32* least, u64 count) {
-    u64 box = thread_number() / WARP, child = box * fan + lane();
+// Draws the boxes of a level around every 32 of the level below, a warp to each.
+KERNEL(tree_boxes)(const Scalar* below, const u32* least_below, u64 count_below, u32 width, u32 dim,
+                   Scalar* boxes, u32* least, u64 count) {
+    u64 box = thread_number() / WARP, child = box * WARP + lane();
     if (box >= count) return;
-    bool is = lane() < fan && child < count_below;
+    bool is = child < count_below;
     u32 row = is ? least_below[child] : NONE;
     for (u32 with = 1; with < WARP; with *= 2) row = min(row, __shfl_xor_sync(ALL, row, with));
     if (lane() == 0) least[box] = row;

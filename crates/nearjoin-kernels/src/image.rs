@@ -47,7 +47,7 @@ macro_rules! pack {
     };
 }
 
-static PACKS: [Pack; 15] = [
+static PACKS: [Pack; 19] = [
     pack!("count_f32"),
     pack!("count_f64"),
     pack!("degrees_f32"),
@@ -58,11 +58,15 @@ static PACKS: [Pack; 15] = [
     pack!("index_f64"),
     pack!("list_f32", no ready-made code),
     pack!("list_f64", no ready-made code),
+    pack!("nearest_f32"),
+    pack!("nearest_f64", no ready-made code),
     pack!("query_f32", no ready-made code),
     pack!("query_f64", no ready-made code),
     pack!("rows_f32"),
     pack!("rows_f64"),
     pack!("sort"),
+    pack!("tree_f32"),
+    pack!("tree_f64"),
 ];
 
 impl Image {

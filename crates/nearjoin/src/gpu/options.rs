@@ -81,6 +81,8 @@ pub struct Knobs {
     pub loose: Option<f64>,
     /// A factor on sampled sizes.
     pub estimate: Option<f64>,
+    /// Whether rows of the nearest are put in order on the device: else the plan decides.
+    pub in_order: Option<bool>,
     /// Parts that the points are cut into, as if the device could not hold them.
     pub partitions: Option<usize>,
     /// How long after its index the device is said to be lost, when it is next looked at.

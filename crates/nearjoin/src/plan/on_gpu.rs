@@ -37,6 +37,10 @@ const LAUNCH: f64 = 4e11;
 const ARRAY_CHUNK: usize = 8 << 20;
 /// Sizes of the pieces in which rows do. Larger ones would not all be kept for the next join.
 const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
+/// Bytes of a line of the host's cache, and distance tests of a query up to which the nearest are found
+/// in less time than the host takes to write a short row to its place.
+const LINE: f64 = 64.0;
+const QUICK_TESTS: f64 = 600.0;
 /// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result.
 const LEAST_BATCH: u64 = 32 << 20;
 const LEAST_LISTED: u64 = 8 << 20;
@@ -97,6 +101,10 @@ pub(crate) struct OnGpu {
     pub(crate) list_bytes: u64,
     /// A factor on sampled sizes, for tests of what happens when they are wrong.
     pub(crate) estimate: f64,
+    /// Neighbours that a point is expected to have, or k.
+    neighbors: f64,
+    /// Whether rows of the nearest are put in order on the device, for tests.
+    in_order: Option<bool>,
     /// Distance tests that are expected, and pairs.
     pub(crate) expected_tests: f64,
     pub(crate) expected_pairs: f64,
@@ -162,6 +170,8 @@ impl OnGpu {
             limit,
             list_bytes: rest / 5 * 4,
             estimate: options.knobs.estimate.unwrap_or(1.0),
+            neighbors,
+            in_order: options.knobs.in_order,
             expected_tests: tests * queries,
             expected_pairs: neighbors * queries,
             most_pairs: expected.most(SURE).map(|most| most * queries),
@@ -199,6 +209,15 @@ impl OnGpu {
     /// tests are many and matches few.
     pub(crate) fn mirrors(&self) -> bool {
         self.expected_tests > FEW_MATCHES * self.expected_pairs
+    }
+
+    /// Whether rows of the nearest, of so many bytes in all, are put in the order of the input before
+    /// they are sent: if they are short, and found in less time than it takes the host to do it.
+    pub(crate) fn in_order(&self, bytes: u64) -> bool {
+        let queries = self.expected_pairs / self.neighbors.max(1.0);
+        let whole_lines = (4.0 * self.neighbors) % LINE == 0.0;
+        let quick = self.expected_tests < QUICK_TESTS * queries;
+        self.in_order.unwrap_or(quick && !whole_lines) && bytes <= 3 * self.most_batch
     }
 
     /// Launches that a share of all queries is done in.

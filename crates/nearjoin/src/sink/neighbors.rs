@@ -2,7 +2,7 @@ use core::ops::ControlFlow;
 
 use super::{Execution, Receive};
 use crate::error::{Error, Result};
-use crate::exec::{Request, Rows};
+use crate::exec::{Lists, Request, Rows};
 use crate::memory::{Buffer, RowWriter};
 use crate::scalar::Scalar;
 
@@ -110,6 +110,7 @@ impl<T: Scalar> Receive<T> for Neighbors<T> {
             k,
             ids: RowWriter::new(&mut ids),
             distances: RowWriter::new(&mut distances),
+            lines: (4 * k).is_multiple_of(LINE),
             no_ids: vec![u32::MAX; k],
             no_distances: vec![T::INFINITY; k],
         };
@@ -125,6 +126,8 @@ impl<T: Scalar> Receive<T> for Neighbors<T> {
     }
 }
 
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 /// Queries whose places are asked for ahead of time: one block.
 const SOON: usize = 16;
 
@@ -133,13 +136,47 @@ struct Place<'a, T> {
     k: usize,
     ids: RowWriter<'a, u32>,
     distances: RowWriter<'a, T>,
+    /// Whether rows are whole lines.
+    lines: bool,
     no_ids: Vec<u32>,
     no_distances: Vec<T>,
 }
 
 impl<T: Scalar> Place<'_, T> {
+    /// Writes full rows that follow each other at once, if they are.
+    #[allow(unsafe_code)]
+    fn block(&self, rows: &Rows<'_, T>) -> bool {
+        let (Lists::Strided { stride, lens: None, values: ids }, Some(distances)) =
+            (rows.neighbors, rows.distances)
+        else {
+            return false;
+        };
+        let (Lists::Strided { values: distances, .. }, Some(&first)) =
+            (distances, rows.queries.first())
+        else {
+            return false;
+        };
+        if !rows.consecutive || stride != self.k {
+            return false;
+        }
+        let start = first as usize * self.k;
+        // SAFETY: as for single rows: an executor hands out each query exactly once, and these are
+        // `k` elements for each from the first on.
+        unsafe {
+            self.ids.write(start, ids);
+            self.distances.write(start, distances);
+        }
+        self.ids.finish();
+        true
+    }
+
     #[allow(unsafe_code)]
     fn rows(&self, rows: &Rows<'_, T>) {
+        if self.block(rows) {
+            return;
+        }
+        // Of many rows at a time, none will be looked at soon.
+        let lines = self.lines && rows.queries.len() > SOON;
         // Queries are neighbours in space and far apart in memory: the places of the next
         // are asked for while they are being found.
         for &query in rows.ahead.iter().take(SOON) {
@@ -147,7 +184,7 @@ impl<T: Scalar> Place<'_, T> {
             self.distances.prefetch(query as usize * self.k);
         }
         for (at, &query) in rows.queries.iter().enumerate() {
-            if let Some(&soon) = rows.queries.get(at + SOON) {
+            if let Some(&soon) = rows.queries.get(at + SOON).filter(|_| !lines) {
                 self.ids.prefetch(soon as usize * self.k);
                 self.distances.prefetch(soon as usize * self.k);
             }
@@ -159,11 +196,17 @@ impl<T: Scalar> Place<'_, T> {
             // SAFETY: an executor hands out each query exactly once, and what is written for
             // one is the k elements from `start` on.
             unsafe {
+                if missing == 0 && lines {
+                    self.ids.write_lines(start, ids);
+                    self.distances.write_lines(start, distances);
+                    continue;
+                }
                 self.ids.write_short(start, ids);
                 self.ids.write_short(end, &self.no_ids[..missing]);
                 self.distances.write_short(start, distances);
                 self.distances.write_short(end, &self.no_distances[..missing]);
             }
         }
+        self.ids.finish();
     }
 }

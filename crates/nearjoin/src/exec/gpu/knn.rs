@@ -7,6 +7,12 @@
 //! each of some threads, until all have landed:
 //!     wait for a piece, and hand its rows to the sink
 //! ```
+//!
+//! Rows of a batch belong to all places of the answer. Where they are whole lines of the cache, or the
+//! search takes long anyway, that costs nothing: the host writes them while the device finds others.
+//! Short rows that are found quickly are put in the order of the input on the device, all of them
+//! before the first is sent: a host would take longer to write them to their places, half a line each,
+//! than the bus takes to bring them.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,7 +25,7 @@ use super::job::norm;
 use super::partial::Partial;
 use super::ring::with_landers;
 use super::search::{Layout, Room, Search, Side};
-use super::session::{Result, Session};
+use super::session::{Result, Session, Stop};
 use super::tree::{Growing, Role};
 use super::upload;
 use crate::exec::part::check_positions;
@@ -39,9 +45,14 @@ use crate::stats::GpuStats;
 
 /// Streams that batches go through in turn, each with memory of its own.
 const STREAMS: usize = 3;
-/// Threads that hand rows to a sink, at the most, and beside others that work.
+/// Threads that hand rows to a sink, at the most: that write rows here and there, or many that follow
+/// each other; and beside others that work.
 const LANDING: usize = 16;
+const LANDING_IN_ORDER: usize = 8;
 const LANDING_IN_LANE: usize = 2;
+/// Bytes of a piece that crosses the bus, for each that the model of batches says: with its rows goes
+/// their way to a sink, which costs something for each piece.
+const PIECE: usize = 2;
 
 /// What a KNN-join on a device needs to know.
 #[derive(Clone)]
@@ -100,12 +111,20 @@ pub(crate) struct GpuKnn<'a, T> {
     k: usize,
 }
 
+/// Streams with memory for batches of so many queries at the most, or of a unit.
+struct Rooms<T> {
+    of_stages: Vec<(Stage, Room<T>)>,
+    rows: usize,
+}
+
 /// What a batch is delivered with.
 struct Delivery<'d, T> {
     request: Request,
     layout: Layout,
     /// Whether rows may have fewer than k.
     short: bool,
+    /// Whether they stand by number.
+    in_order: bool,
     emit: &'d Emit<'d, T>,
 }
 
@@ -240,17 +259,17 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let began = Instant::now();
         self.session.enter(Phase::Joining);
         self.session.check_cancelled()?;
-        if self.candidates == 0 {
+        if self.candidates == 0 || self.query_count() == 0 {
             return self.hand_out_nothing(request, emit);
         }
         let queries = self.query_count() as u64;
         let row = 4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 });
-        let chunk = self.session.chunk(queries * row as u64);
+        let chunk = PIECE * self.session.chunk(queries * row as u64);
         let layout = Layout::new::<T>(self.k, request.distances, raw, chunk);
         let all = self.arithmetic.bound == T::INFINITY;
         let enough = self.candidates - usize::from(self.excludes_self) >= self.k;
-        let delivery = Delivery { request, layout, short: !(all && enough), emit };
-        let search = Search {
+        let short = !(all && enough);
+        let mut search = Search {
             left: self.queries(),
             names: self.names.as_ref(),
             right: &self.right,
@@ -258,9 +277,24 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             arithmetic: self.arithmetic,
             exclude_self: self.excludes_self,
             layout,
+            in_order: false,
             multiprocessors: self.session.how.device.multiprocessors,
         };
-        let work = self.batches(&search, &delivery)?;
+        let bytes = queries * search.row_bytes() as u64;
+        search.in_order =
+            self.session.how.in_order(bytes) && search.in_registers() && !self.session.is_lane();
+        let rooms = match self.rooms(&search) {
+            // Not for all rows at once.
+            Err(Fault::Memory { .. }) if search.in_order => {
+                self.session.record(|stats| stats.splits += 1);
+                search.in_order = false;
+                self.rooms(&search)?
+            }
+            rooms => rooms?,
+        };
+        let in_order = search.in_order;
+        let delivery = Delivery { request, layout, short, in_order, emit };
+        let work = self.batches(&search, &rooms, &delivery)?;
         self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
         self.session.hold(began, work)?;
         Ok(self.session.told(work))
@@ -283,16 +317,20 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
     }
 
     /// Makes rows batch by batch, and delivers them.
-    fn batches(&self, search: &Search<'_, T>, delivery: &Delivery<'_, T>) -> Result<Work> {
+    fn batches(
+        &self,
+        search: &Search<'_, T>,
+        rooms: &Rooms<T>,
+        delivery: &Delivery<'_, T>,
+    ) -> Result<Work> {
         let (session, places) = (&self.session, search.left.places());
-        let streams = if session.is_lane() { 1 } else { STREAMS };
-        let stages: Vec<Stage> = (0..streams).map(|stream| session.stage(stream)).collect();
-        let (rooms, rows) = self.rooms(&stages, search)?;
+        let rooms_of = &rooms.of_stages;
         let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
         let layout = &search.layout;
-        let landers = session.pool.threads().min(match session.is_lane() {
-            true => LANDING_IN_LANE,
-            false => LANDING,
+        let landers = session.pool.threads().min(match (session.is_lane(), search.in_order) {
+            (true, _) => LANDING_IN_LANE,
+            (_, true) => LANDING_IN_ORDER,
+            _ => LANDING,
         });
         let land = |worker: usize, (transfer, rows): (Box<dyn Transfer>, usize)| {
             let host = transfer.wait()?;
@@ -303,12 +341,21 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             }
             Ok(())
         };
+        let batch = |number: usize, unit: usize| {
+            let (stage, room) = &rooms_of[number % rooms_of.len()];
+            let end = places.batch(unit, rooms.rows);
+            search.run(stage, room, unit..end)?;
+            Ok::<_, Stop>((stage, room, end))
+        };
+        // The first is under way while threads start.
+        let mut first = Some(batch(0, 0)?);
         with_landers(landers, land, |send| {
             let (mut unit, mut number) = (0, 0);
             while unit < places.units() && !stopped.load(Relaxed) {
-                let end = places.batch(unit, rows);
-                let (stage, room) = (&stages[number % streams], &rooms[number % streams]);
-                search.run(stage, room, unit..end)?;
+                let (stage, room, end) = match first.take() {
+                    Some(first) => first,
+                    None => batch(number, unit)?,
+                };
                 let count = places.before(end) - places.before(unit);
                 for first in (0..count).step_by(layout.rows_per_piece) {
                     let here = layout.rows_per_piece.min(count - first);
@@ -334,32 +381,37 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             Ok(())
         })?;
         let mut work = Work { pairs: pairs.into_inner(), ..Work::default() };
-        for (stage, room) in stages.iter().zip(&rooms) {
+        for (stage, room) in rooms_of {
             work.tests += search.tests(stage, room)?;
         }
         Ok(work)
     }
 
-    /// Memory for the batches of every stream, and the queries that a batch has at the most: fewer
-    /// where memory is refused.
-    fn rooms(&self, stages: &[Stage], search: &Search<'_, T>) -> Result<(Vec<Room<T>>, usize)> {
+    /// Streams with memory for their batches: for smaller ones where memory is refused.
+    fn rooms(&self, search: &Search<'_, T>) -> driver::Result<Rooms<T>> {
         let (how, places, queries) = (&self.session.how, search.left.places(), self.query_count());
+        let streams = if self.session.is_lane() || search.in_order { 1 } else { STREAMS };
         let total = (queries * search.row_bytes()) as u64;
         let fit = how.batch_bytes(total, true) as usize / search.row_bytes();
-        let mut rows = fit.min(queries.div_ceil(how.launches(1.0) as usize)).max(1);
+        let mut rows = match search.in_order {
+            true => queries,
+            false => fit.min(queries.div_ceil(how.launches(1.0) as usize)).max(1),
+        };
         loop {
             // A batch ends with a unit, and has at least one.
             let most = rows.max(places.largest()).min(queries);
-            let rooms: driver::Result<Vec<_>> =
-                stages.iter().map(|stage| search.room(stage, most)).collect();
-            match rooms {
-                Ok(rooms) => return Ok((rooms, rows)),
-                Err(Fault::Memory { .. }) if rows > places.largest() => {
+            let room = |stream| {
+                let stage = self.session.stage(stream);
+                let room = search.room(&stage, most)?;
+                Ok((stage, room))
+            };
+            match (0..streams).map(room).collect() {
+                Ok(of_stages) => return Ok(Rooms { of_stages, rows }),
+                Err(Fault::Memory { .. }) if rows > places.largest() && !search.in_order => {
                     rows = (rows / 2).max(places.largest());
                     self.session.record(|stats| stats.splits += 1);
-                    stages.iter().try_for_each(Stage::finish)?;
                 }
-                Err(fault) => return Err(fault.into()),
+                Err(fault) => return Err(fault),
             }
         }
     }
@@ -405,7 +457,7 @@ impl<T: Scalar> Delivery<'_, T> {
         let (stride, lens) = (k, lens.as_deref());
         let neighbors = Lists::Strided { stride, lens, values: &*ids };
         let distances = distances.map(|values| Lists::Strided { stride, lens, values: &*values });
-        let (ahead, consecutive) = (&[][..], false);
+        let (ahead, consecutive) = (&[][..], self.in_order);
         let rows = Rows { worker, queries, neighbors, distances, ahead, consecutive };
         (rows.neighbors.total(), (self.emit)(&rows))
     }

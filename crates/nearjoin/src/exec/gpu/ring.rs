@@ -106,7 +106,7 @@ pub(super) fn with_landers<I: Send>(
     take: impl Fn(usize, I) -> Result<()> + Sync,
     work: impl FnOnce(&Sender<'_, I>) -> Result<()>,
 ) -> Result<()> {
-    let (send, receive) = mpsc::sync_channel::<I>(DEPTH.max(threads));
+    let (send, receive) = mpsc::sync_channel::<I>(DEPTH);
     // The threads alone hold the receiver. When the last of them has ended, with an error or a
     // panic, the channel closes: `send` then fails, and never waits for room that nobody makes.
     let receive = Arc::new(Mutex::new(receive));

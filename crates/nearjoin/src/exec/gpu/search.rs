@@ -5,7 +5,7 @@ use nearjoin_kernels::{Family, Module};
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
 use super::job::{float, norm, weight};
-use super::tree::Tree;
+use super::tree::{BLOCK, Tree, WORDS};
 use crate::metric::Threshold;
 use crate::scalar::Scalar;
 
@@ -115,11 +115,11 @@ pub(super) struct Layout {
 const LINE: usize = 128;
 
 impl Layout {
-    /// Pieces of about `bytes`, with at least one row.
+    /// Pieces of at most `bytes`, unless a row is longer.
     pub(super) fn new<T: Scalar>(k: usize, distances: bool, raw: bool, bytes: usize) -> Self {
         let distance = if distances { size_of::<T>() } else { 0 };
         let row = 4 + k * (4 + distance);
-        let rows_per_piece = (bytes / row).max(1);
+        let rows_per_piece = (bytes.saturating_sub(3 * LINE) / row).max(1);
         let ids_at = (4 * rows_per_piece).next_multiple_of(LINE);
         let behind = (ids_at + 4 * k * rows_per_piece).next_multiple_of(LINE);
         let piece_bytes = (behind + distance * k * rows_per_piece).next_multiple_of(LINE);
@@ -143,6 +143,8 @@ pub(super) struct Search<'a, T> {
     pub(super) arithmetic: Threshold<T>,
     pub(super) exclude_self: bool,
     pub(super) layout: Layout,
+    /// Whether rows stand by the numbers of the queries: then there is one batch of all.
+    pub(super) in_order: bool,
     pub(super) multiprocessors: u32,
 }
 
@@ -158,8 +160,8 @@ pub(super) struct Room<T> {
 }
 
 impl<T: Scalar> Search<'_, T> {
-    /// Whether the best of a query are kept in registers.
-    fn in_registers(&self) -> bool {
+    /// Whether the best of a query are kept in registers, and its row is written in order.
+    pub(super) fn in_registers(&self) -> bool {
         let width = nearjoin_kernels::width(norm(self.arithmetic.metric), self.dim);
         let in_leaves = matches!((self.left, self.right), (Side::Tree(_), Side::Tree(_)));
         in_leaves && width > 0 && self.layout.k * key_bytes::<T>() <= IN_REGISTERS
@@ -227,10 +229,11 @@ impl<T: Scalar> Search<'_, T> {
         let first_place = places.before(units.start);
         let rows = (places.before(units.end) - first_place) as u64;
         let scale = match self.left {
-            Side::Tree(tree) => tree.stride(),
+            Side::Tree(_) => BLOCK,
             Side::Rows { .. } => 1,
         };
         let (first, end) = ((units.start * scale) as u64, (units.end * scale) as u64);
+        let first_place = if self.in_order { 0 } else { first_place };
         let words = self.words(room, first, end, first_place as u64);
         let norm = norm(self.arithmetic.metric);
         let module = Module::join(Family::Nearest, float::<T>(), norm, self.dim);
@@ -274,7 +277,10 @@ impl<T: Scalar> Search<'_, T> {
     fn words(&self, room: &Room<T>, first: u64, end: u64, first_place: u64) -> Vec<u64> {
         let names = self.names.map_or(0, Array::address);
         let mut words = match self.left {
-            Side::Tree(tree) => vec![tree.points(), tree.ids(), names, tree.places()],
+            Side::Tree(tree) => {
+                let places = if self.in_order { 0 } else { tree.places() };
+                vec![tree.points(), tree.ids(), names, places]
+            }
             Side::Rows { points, .. } => vec![points.address(), 0, names, 0],
         };
         words.extend([first, end, first_place]);
@@ -286,7 +292,7 @@ impl<T: Scalar> Search<'_, T> {
             Side::Rows { points, ids, len } => {
                 words.extend([points.address(), ids.as_ref().map_or(0, Array::address)]);
                 words.push(*len as u64);
-                words.extend([0; 1 + 4 * 8]);
+                words.extend([0; WORDS]);
             }
         }
         let arithmetic = &self.arithmetic;

@@ -4,12 +4,12 @@
 //! draw a sample, and split it: the widest dimension of each part, in the middle
 //! draw a larger one, send it down those splits, and split each part again
 //! send all points down: which part of space, or node, each is in; sort them by it
-//! split the points of every node down to leaves of 8, and draw boxes around 8, around 32 of
-//!     those, around a node, and around every 32 boxes above
+//! split the points of every node down to leaves of 8, and draw boxes around them, around 32 of
+//!     those, and so on
 //! ```
 //!
-//! The kernels are in `tree.cu`. Two numbers come back to the host on the way: how many nodes there
-//! are, and how large they are at the most, which say how much memory the leaves take.
+//! The kernels are in `tree.cu`. One number comes back to the host on the way: how many blocks there
+//! are, which says how much memory the leaves take.
 
 use nearjoin_kernels::{Module, Norm, width};
 
@@ -21,21 +21,22 @@ use super::upload;
 use crate::points::Points;
 use crate::scalar::Scalar;
 
-/// Points of a leaf, of a group of leaves, and of a block at the most: as `tree.cuh` has them.
+/// Points of a leaf, and of a block at the most: as `tree.cuh` has them.
 const LEAF: usize = 8;
-const GROUP: usize = 256;
-const BLOCK: usize = 8192;
-/// Children of a box, but of that of a block.
+pub(super) const BLOCK: usize = 4096;
+/// Children of a box.
 const FAN: usize = 32;
 /// Levels of boxes that a search knows: `LEVELS` of `nearest.cuh`.
 const LEVELS: usize = 8;
+/// Words of `levels` and `level` there.
+pub(super) const WORDS: usize = 1 + 3 * LEVELS;
 /// Points of a node, on average and at the most: a node that turns out to have twice as many still
 /// fits a block.
 const NODE: usize = BLOCK / 2;
-/// Points of the first sample, and of later ones for each part that is split.
+/// Points of the first sample, and of later ones for each part that comes of them.
 const SAMPLE: usize = 4096;
-const SAMPLE_EACH: usize = 2048;
-/// Levels that one sample is split, at the most: 64 points of the first for each part.
+const SAMPLE_EACH: usize = 128;
+/// Levels that one sample is split, at the most.
 const AT_ONCE: u32 = 6;
 /// Dimensions that are considered for splits, at the most: the widest.
 const SPLIT_DIMS: usize = 16;
@@ -49,8 +50,6 @@ pub(super) struct Tree<T> {
     places: Option<Array<u32>>,
     /// Where each block begins, in places, and the end.
     blocks: Vec<u32>,
-    /// Slots of a block.
-    stride: usize,
     /// From the leaves up; none of queries.
     levels: Vec<Level<T>>,
 }
@@ -60,8 +59,6 @@ struct Level<T> {
     boxes: Array<T>,
     least: Array<u32>,
     count: usize,
-    /// Boxes of the level below that each has.
-    fan: usize,
 }
 
 /// What a tree is made of.
@@ -107,11 +104,6 @@ impl<T> Tree<T> {
         &self.blocks
     }
 
-    /// Slots of a block.
-    pub(super) fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// The ids in the order of the places.
     pub(super) fn ids_in_order(&self, stage: &Stage) -> Result<Vec<u32>> {
         let ids = stage.read(&self.ids, 0..self.ids.len())?;
@@ -135,10 +127,9 @@ impl<T> Tree<T> {
     pub(super) fn level_words(&self) -> Vec<u64> {
         let mut words = vec![self.levels.len() as u64];
         for level in &self.levels {
-            words.extend([level.boxes.address(), level.least.address()]);
-            words.extend([level.count as u64, level.fan as u64]);
+            words.extend([level.boxes.address(), level.least.address(), level.count as u64]);
         }
-        words.resize(1 + 4 * LEVELS, 0);
+        words.resize(WORDS, 0);
         words
     }
 }
@@ -162,8 +153,8 @@ impl<T: Scalar> Growing<'_, T> {
             0 => self.as_given(raw)?,
             _ => self.order(raw, &dims, levels)?,
         };
-        let (blocks, largest) = self.blocks(&ordered)?;
-        self.leaves(&ordered, blocks, largest, &dims)
+        let blocks = self.blocks(&ordered)?;
+        self.leaves(&ordered, blocks, &dims)
     }
 
     fn len(&self) -> usize {
@@ -218,7 +209,8 @@ impl<T: Scalar> Growing<'_, T> {
             Splits { dims: self.stage.array(1 << levels)?, values: self.stage.array(1 << levels)? };
         let mut above = 0;
         for more in rounds(levels) {
-            let count = if above == 0 { SAMPLE } else { SAMPLE_EACH << above }.min(self.len());
+            let count = if above == 0 { SAMPLE } else { SAMPLE_EACH << (above + more) };
+            let count = count.min(self.len());
             let sample = self.stage.array::<T>(count * self.dim())?;
             let args = Args::new().u64(raw.address()).u64(self.len() as u64).u32(self.dim() as u32);
             let args = args.u64(count as u64).u64(sample.address());
@@ -236,7 +228,7 @@ impl<T: Scalar> Growing<'_, T> {
             let args = args.u64(dims.address()).u32(dim_count).u64(begins).u64(count as u64);
             let args = args.u32(above).u32(more);
             let args = args.u64(splits.dims.address()).u64(splits.values.address());
-            self.launch_blocks("tree_split", 1 << above, SAMPLE.min(count), args)?;
+            self.launch_blocks("tree_split", 1 << above, count >> above, args)?;
             above += more;
         }
         self.down(raw.address(), self.len(), &splits, levels)
@@ -262,22 +254,19 @@ impl<T: Scalar> Growing<'_, T> {
         Ok(Ordered { points: ordered, rows: sorted.values, nodes, begins })
     }
 
-    /// Where each block begins, and the most points of one. A block is a node, or some of one that
-    /// is too large: of points that cannot be told apart.
-    fn blocks(&self, ordered: &Ordered<T>) -> Result<(Array<u32>, usize)> {
+    /// Where each block begins. A block is a node, or some of one that is too large: of points that
+    /// cannot be told apart.
+    fn blocks(&self, ordered: &Ordered<T>) -> Result<Array<u32>> {
         let (stage, nodes) = (self.stage, ordered.nodes);
         let cuts = stage.array::<u32>(nodes + 1)?;
-        let largest = stage.zeroed::<u32>(1)?;
         let args = || Args::new().u64(ordered.begins.address()).u64(nodes as u64);
-        let cut = args().u32(BLOCK as u32).u64(cuts.address()).u64(largest.address());
-        self.launch("tree_cuts", nodes, cut)?;
+        self.launch("tree_cuts", nodes, args().u64(cuts.address()))?;
         running_sums::<u32>(stage, cuts.address(), nodes, cuts.address())?;
         let count = stage.read(&cuts, nodes..nodes + 1)?[0] as usize;
-        let largest = stage.read(&largest, 0..1)?[0] as usize;
         let blocks = stage.array::<u32>(count + 1)?;
         let args = args().u64(cuts.address()).u64(blocks.address());
         self.launch("tree_blocks", nodes, args)?;
-        Ok((blocks, largest))
+        Ok(blocks)
     }
 
     /// Splits every block down to leaves, and draws boxes.
@@ -285,29 +274,27 @@ impl<T: Scalar> Growing<'_, T> {
         &self,
         ordered: &Ordered<T>,
         blocks: Array<u32>,
-        largest: usize,
         dims: &Array<u32>,
     ) -> Result<Tree<T>> {
         let (stage, dim, count) = (self.stage, self.dim(), blocks.len() - 1);
         let width = width(self.norm, dim);
-        let groups = largest.div_ceil(GROUP).max(1);
-        let (stride, numbers) = (groups * GROUP, if width > 0 { width } else { dim });
-        let slots = count * stride;
+        let numbers = if width > 0 { width } else { dim };
+        let slots = count * BLOCK;
         let points = stage.array::<T>(slots * numbers)?;
         let ids = stage.array::<u32>(slots)?;
         stage.fill(ids.piece(0..slots), u32::MAX)?;
         let places = stage.array_if::<u32>(self.role != Role::Candidates, slots)?;
         let mut levels = Vec::new();
         if self.role != Role::Queries {
-            levels.push(self.level(slots / LEAF, 0, numbers)?);
-            levels.push(self.level(slots / GROUP, FAN, numbers)?);
+            levels.push(self.level(slots / LEAF, numbers)?);
+            levels.push(self.level(slots / LEAF / FAN, numbers)?);
         }
         let names = match self.names {
             Some(names) => Some(upload::words(stage, names, self.alone)?),
             None => None,
         };
         let address = |array: &Option<Array<u32>>| array.as_ref().map_or(0, Array::address);
-        let mut words = vec![groups as u64, width as u64, points.address(), ids.address()];
+        let mut words = vec![width as u64, points.address(), ids.address()];
         words.push(address(&places));
         for level in 0..2 {
             words.extend(levels.get(level).map_or([0; 3], |level: &Level<T>| {
@@ -317,35 +304,25 @@ impl<T: Scalar> Growing<'_, T> {
         let args = Args::new().u64(ordered.points.address()).u64(blocks.address());
         let args = args.u32(dim as u32).u64(dims.address()).u32(dims.len() as u32);
         let args = args.u64(ordered.rows.address()).u64(address(&names)).structure(&words);
-        self.launch_blocks("tree_leaves", count, largest, args)?;
-        let mut fan = groups;
+        self.launch_blocks("tree_leaves", count, self.len() / count.max(1), args)?;
         while levels.last().is_some_and(|level| level.count > FAN) {
-            let above = self.boxes_above(&levels[levels.len() - 1], fan, width, numbers)?;
-            levels.push(above);
-            fan = FAN;
+            levels.push(self.boxes_above(&levels[levels.len() - 1], width, numbers)?);
         }
         let blocks = stage.read(&blocks, 0..count + 1)?;
-        Ok(Tree { points, ids, places, blocks, stride, levels })
+        Ok(Tree { points, ids, places, blocks, levels })
     }
 
-    fn level(&self, count: usize, fan: usize, numbers: usize) -> Result<Level<T>> {
+    fn level(&self, count: usize, numbers: usize) -> Result<Level<T>> {
         let boxes = self.stage.array::<T>(count * 2 * numbers)?;
-        Ok(Level { boxes, least: self.stage.array(count)?, count, fan })
+        Ok(Level { boxes, least: self.stage.array(count)?, count })
     }
 
-    fn boxes_above(
-        &self,
-        below: &Level<T>,
-        fan: usize,
-        width: usize,
-        numbers: usize,
-    ) -> Result<Level<T>> {
-        let level = self.level(below.count.div_ceil(fan), fan, numbers)?;
+    fn boxes_above(&self, below: &Level<T>, width: usize, numbers: usize) -> Result<Level<T>> {
+        let level = self.level(below.count.div_ceil(FAN), numbers)?;
         let args = Args::new().u64(below.boxes.address()).u64(below.least.address());
-        let args = args.u64(below.count as u64).u32(fan as u32);
-        let args = args.u32(width as u32).u32(self.dim() as u32);
+        let args = args.u64(below.count as u64).u32(width as u32).u32(self.dim() as u32);
         let args = args.u64(level.boxes.address()).u64(level.least.address());
-        self.launch("tree_boxes", level.count * 32, args.u64(level.count as u64))?;
+        self.launch("tree_boxes", level.count * FAN, args.u64(level.count as u64))?;
         Ok(level)
     }
 }
@@ -364,10 +341,11 @@ fn levels_for(points: usize) -> u32 {
     }
 }
 
-/// Levels of splits that are made at a time.
+/// Levels of splits that are made at a time: about as many each.
 fn rounds(levels: u32) -> impl Iterator<Item = u32> {
-    let full = levels / AT_ONCE;
-    (0..full).map(|_| AT_ONCE).chain((levels % AT_ONCE > 0).then_some(levels % AT_ONCE))
+    let count = levels.div_ceil(AT_ONCE);
+    let begin = move |round: u32| levels * round / count;
+    (0..count).map(move |round| begin(round + 1) - begin(round))
 }
 
 #[cfg(test)]
@@ -378,13 +356,13 @@ mod tests {
     fn nodes_are_not_too_large_and_not_too_many() {
         assert_eq!(levels_for(0), 0);
         assert_eq!(levels_for(BLOCK), 0);
-        for points in [8193, 10_000, 2_000_000, 10_000_000, 4_000_000_000] {
+        for points in [4097, 10_000, 2_000_000, 10_000_000, 4_000_000_000] {
             let nodes = 1 << levels_for(points);
             assert!(points <= nodes * NODE && points > nodes * NODE / 2, "{points}");
         }
         let all: Vec<u32> = rounds(levels_for(2_000_000)).collect();
-        assert_eq!(all, [6, 3]);
-        assert_eq!(rounds(12).collect::<Vec<_>>(), [6, 6]);
+        assert_eq!(all, [5, 5]);
+        assert_eq!(rounds(15).collect::<Vec<_>>(), [5, 5, 5]);
         assert_eq!(rounds(0).count(), 0);
     }
 }
