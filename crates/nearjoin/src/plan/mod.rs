@@ -17,6 +17,7 @@ mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
+pub(crate) mod ranges;
 
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
@@ -86,6 +87,8 @@ pub(crate) enum How {
     Cpu(OnCpu),
     Gpu(OnGpu),
     Both(Box<Together>),
+    /// By ranges on a GPU, alone or beside the CPU.
+    Ranges(Box<ranges::ByRanges>),
 }
 
 /// Where seconds go.
@@ -169,7 +172,12 @@ pub(crate) fn on_cpu_for(
         };
         alternatives.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     }
-    let (chosen, named) = choose(&alternatives, asked.options.strategy);
+    // The CPU's part of a join by ranges is its tree.
+    let wanted = match asked.options.strategy {
+        Strategy::Ranges => Strategy::Tree,
+        wanted => wanted,
+    };
+    let (chosen, named) = choose(&alternatives, wanted);
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
         Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how, threads), 0),
@@ -321,8 +329,9 @@ impl Decision {
         let count = self.chosen.cost.nanoseconds(&self.sharing) * 1e-9;
         match &self.how {
             How::Cpu(_) | How::Both(_) => count * self.crowd() * self.calibration.cpu,
-            How::Gpu(how) => {
-                let held = how.rate.map_or(0.0, |rate| self.tests() / rate);
+            How::Gpu(_) | How::Ranges(_) => {
+                let rate = self.on_gpu().and_then(|how| how.rate);
+                let held = rate.map_or(0.0, |rate| self.tests() / rate);
                 self.calibration.gpu_start + (count * self.calibration.gpu).max(held)
             }
         }
@@ -341,7 +350,7 @@ impl Decision {
                 // Neighbours are found once more, in some of the time.
                 RowSeconds { index, search: 1.3 * searched, written }
             }
-            How::Gpu(_) => {
+            How::Gpu(_) | How::Ranges(_) => {
                 let written = (self.pairs() * 4.0 + queries * 8.0) / self.calibration.landing;
                 RowSeconds { index: 0.0, search: 2.0 * self.count_seconds(), written }
             }
@@ -358,6 +367,7 @@ impl Decision {
         match &self.how {
             How::Cpu(how) => Some(how),
             How::Both(both) => Some(&both.cpu),
+            How::Ranges(by) => by.cpu.as_ref().and_then(|cpu| cpu.on_cpu()),
             How::Gpu(_) => None,
         }
     }
@@ -368,6 +378,7 @@ impl Decision {
             How::Cpu(_) => None,
             How::Both(both) => both.gpu.on_gpu(),
             How::Gpu(how) => Some(how),
+            How::Ranges(by) => Some(&by.first.how),
         }
     }
 

@@ -13,6 +13,7 @@ mod index;
 mod job;
 pub(crate) mod knn;
 pub(crate) mod launch;
+pub(crate) mod ranges;
 mod ring;
 mod rows;
 mod sample;
