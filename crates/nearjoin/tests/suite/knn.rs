@@ -31,9 +31,9 @@ const DISTRIBUTIONS: [Data; 13] = [
 const NAMED: [Strategy; 3] = [Strategy::Brute, Strategy::Grid, Strategy::Tree];
 
 /// Rows of ids with the bits of their distances.
-type Rows = Vec<Vec<(u32, u64)>>;
+pub(crate) type Rows = Vec<Vec<(u32, u64)>>;
 
-fn truth<T: Scalar>(
+pub(crate) fn truth<T: Scalar>(
     left: &Points<'_, T>,
     right: Option<&Points<'_, T>>,
     k: usize,
@@ -46,7 +46,7 @@ fn truth<T: Scalar>(
 }
 
 /// Dense arrays as rows, without the padding, which must be as documented.
-fn dense<T: Scalar>(neighbors: &Neighbors<T>) -> Rows {
+pub(crate) fn dense<T: Scalar>(neighbors: &Neighbors<T>) -> Rows {
     let k = neighbors.k();
     let rows = neighbors.ids().chunks(k).zip(neighbors.distances().chunks(k));
     rows.map(|(ids, distances)| {
@@ -58,7 +58,7 @@ fn dense<T: Scalar>(neighbors: &Neighbors<T>) -> Rows {
     .collect()
 }
 
-fn check<T: Scalar>(
+pub(crate) fn check<T: Scalar>(
     join: &KnnJoin,
     left: &Points<'_, T>,
     right: Option<&Points<'_, T>>,
