@@ -11,7 +11,7 @@ use crate::options::Number;
 mod groups;
 
 use groups::named;
-pub(crate) use groups::{Engine, Gpu, Input, Output, Telling};
+pub(crate) use groups::{Engine, Gpu, Input, Output, Ranges, Telling};
 
 /// Exact joins of points by distance: which pairs lie within ε, which k points are nearest.
 #[derive(Debug, Parser)]
@@ -215,6 +215,8 @@ pub(crate) struct Knn {
         help_heading = "Engine"
     )]
     pub(crate) strategy: Strategy,
+    #[command(flatten)]
+    pub(crate) ranges: Ranges,
     #[command(flatten)]
     pub(crate) telling: Telling,
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use nearjoin::gpu::GpuStats;
 use nearjoin::sink::{Block, Callback, Count, Degrees};
-use nearjoin::{HybridStats, Plan, Points, Stats};
+use nearjoin::{HybridStats, Plan, Points, RangesStats, Stats};
 use nearjoin_io::OutputFormat;
 use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
 
@@ -68,6 +68,8 @@ pub(crate) struct Outcome {
     pub(crate) gpu: Option<GpuStats>,
     /// What the CPU and a GPU did together, over all passes and parts.
     pub(crate) hybrid: Option<HybridStats>,
+    /// What was done by ranges, over all passes and parts.
+    pub(crate) ranges: Option<RangesStats>,
 }
 
 impl Outcome {
@@ -90,6 +92,9 @@ impl Outcome {
             (_, None) => {}
             (none @ None, hybrid) => none.clone_from(hybrid),
             (Some(all), Some(hybrid)) => all.add(hybrid),
+        }
+        if let Some(ranges) = &stats.ranges {
+            self.ranges.get_or_insert_default().add(ranges);
         }
     }
 }

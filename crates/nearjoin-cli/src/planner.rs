@@ -3,7 +3,7 @@
 use nearjoin::gpu::GpuOptions;
 use nearjoin::{
     Device, DuplicateRemoval, EpsJoin, Join, KnnJoin, Metric, Monitor, Partitioning, Plan, Points,
-    Strategy,
+    RangesOptions, Strategy,
 };
 
 use crate::failure::Result;
@@ -23,6 +23,7 @@ pub(crate) struct Planner {
     partitioning: Partitioning,
     rescue: bool,
     gpu: GpuOptions,
+    ranges: RangesOptions,
     threads: usize,
     memory_limit: Option<u64>,
     monitor: Monitor,
@@ -42,6 +43,7 @@ impl Planner {
             partitioning: asked.gpu.partitioning.unwrap_or_default(),
             rescue: asked.rescue,
             gpu: asked.gpu_options(),
+            ranges: asked.ranges_options(),
             threads,
             memory_limit: engine.memory_limit.map(|Bytes(limit)| limit),
             monitor: monitor.clone(),
@@ -55,6 +57,7 @@ impl Planner {
             .device(self.device)
             .strategy(self.strategy)
             .include_self(self.include_self)
+            .rescue(self.rescue)
             .gpu(self.gpu.clone())
             .threads(self.threads)
             .monitor(&self.monitor);
@@ -73,11 +76,10 @@ impl Planner {
         self.configured(EpsJoin::new(eps))
             .duplicate_removal(self.removal)
             .partitioning(self.partitioning)
-            .rescue(self.rescue)
     }
 
     fn nearest(&self, k: usize, max_distance: Option<f64>, pad: bool) -> KnnJoin {
-        let join = self.configured(KnnJoin::new(k)).pad(pad);
+        let join = self.configured(KnnJoin::new(k)).pad(pad).ranges(self.ranges);
         match max_distance {
             Some(distance) => join.max_distance(distance),
             None => join,

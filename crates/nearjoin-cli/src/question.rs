@@ -1,7 +1,7 @@
 //! What is asked of the points, whichever join answers it.
 
 use nearjoin::gpu::{Cooperation, GpuOptions};
-use nearjoin::{Device, DuplicateRemoval, Strategy};
+use nearjoin::{Device, DuplicateRemoval, RangesOptions, Strategy};
 
 use crate::args;
 use crate::failure::{Failure, Result};
@@ -22,6 +22,7 @@ pub(crate) struct Asked<'a> {
     /// Whether the CPU finishes what a GPU leaves.
     pub(crate) rescue: bool,
     pub(crate) gpu: args::Gpu,
+    pub(crate) ranges: args::Ranges,
     pub(crate) input: &'a args::Input,
     pub(crate) output: &'a args::Output,
     pub(crate) engine: &'a args::Engine,
@@ -48,6 +49,7 @@ impl<'a> From<&'a args::Within> for Asked<'a> {
             removal: args.duplicate_removal,
             rescue: args.rescue,
             gpu: args.gpu,
+            ranges: args::Ranges::default(),
             input: &args.input,
             output: &args.output,
             engine: &args.engine,
@@ -67,6 +69,7 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
             removal: DuplicateRemoval::default(),
             rescue: false,
             gpu: args::Gpu::default(),
+            ranges: args.ranges,
             input: &args.input,
             output: &args.output,
             engine: &args.engine,
@@ -99,9 +102,45 @@ impl Asked<'_> {
         given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
+    /// Refuses options of one strategy where another was named.
+    fn check_strategy(&self) -> Result {
+        let args::Ranges { large, small, window, cpu_batch, eps_factor, threads_per_query } =
+            self.ranges;
+        let given = [
+            ("--large", large.is_some()),
+            ("--small", small.is_some()),
+            ("--window", window.is_some()),
+            ("--cpu-batch", cpu_batch.is_some()),
+            ("--eps-factor", eps_factor.is_some()),
+            ("--threads-per-query", threads_per_query.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) if self.strategy != Strategy::Ranges => Err(Failure::usage(format!(
+                "{name} is for --strategy ranges, and the strategy is {}: name that one, or leave \
+                 {name} out",
+                self.strategy
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of joins by ranges in the library's terms.
+    pub(crate) fn ranges_options(&self) -> RangesOptions {
+        let args::Ranges { large, small, window, cpu_batch, eps_factor, threads_per_query } =
+            self.ranges;
+        let mut options = RangesOptions::new();
+        options = large.map_or(options, |share| options.large(share));
+        options = small.map_or(options, |share| options.small(share));
+        options = window.map_or(options, |share| options.window(share));
+        options = cpu_batch.map_or(options, |share| options.cpu(share));
+        options = eps_factor.map_or(options, |factor| options.eps_factor(factor));
+        threads_per_query.map_or(options, |threads| options.threads_per_query(threads))
+    }
+
     /// Refuses options of one device where another was named, and options that exclude each
     /// other.
     pub(crate) fn check_device(&self) -> Result {
+        self.check_strategy()?;
         let device = self.engine.device;
         let by_query =
             matches!(self.removal, DuplicateRemoval::LinearCoord | DuplicateRemoval::Unicomp);
@@ -218,6 +257,10 @@ impl Question {
                      in {kind}"
                 ))
             }
+            (_, nearjoin::Error::Number { name, value, allowed }) => Failure::usage(format!(
+                "--{} {value}: it must be {allowed}",
+                name.replace('ε', "eps").replace(' ', "-")
+            )),
             (_, nearjoin::Error::TooFewPoints { k, points }) => Failure::failed(format!(
                 "-k {k}: there are only {points} points to choose from: lower it, or give --pad to \
                  have as many as there are"

@@ -1,6 +1,6 @@
 //! What is said of the CPU and a GPU that worked together.
 
-use nearjoin::{Device, HybridStats, Lost, Plan, WorkerStats};
+use nearjoin::{Device, HybridStats, Lost, Plan, RangesStats, WorkerStats};
 
 use crate::load::Held;
 use crate::number;
@@ -46,6 +46,21 @@ fn gpu_share(shared: &HybridStats) -> String {
     let (gpu, cpu) = (tests(Device::Gpu), tests(Device::Cpu));
     let found = 100.0 * gpu / (gpu + cpu).max(1.0);
     format!("{found:.0} % ({:.0} % expected)", 100.0 * shared.expected_gpu_share)
+}
+
+/// How a join by ranges went, in a line.
+pub(crate) fn ranges(ranges: &RangesStats) -> String {
+    format!(
+        "ranges: {} queries solved on the GPU in {} rounds, {} on the CPU; ε indexed anew {} times; \
+         {} of {} tries failed, {} queries given away",
+        number::count(ranges.solved_by_gpu),
+        number::count(ranges.rounds),
+        number::count(ranges.solved_by_cpu),
+        ranges.reindexed,
+        number::count(ranges.failed),
+        number::count(ranges.attempted),
+        number::count(ranges.tail),
+    )
 }
 
 /// How a GPU was lost, and that nothing is missing for it.

@@ -1,7 +1,7 @@
 //! `--stats`: what happened, as JSON of a documented shape (`docs/stats.md`).
 
 use nearjoin::gpu::GpuStats;
-use nearjoin::{HybridStats, WorkerStats};
+use nearjoin::{HybridStats, RangesStats, WorkerStats};
 use serde_json::{Value, json};
 
 use crate::output::Outcome;
@@ -75,8 +75,24 @@ impl Run<'_> {
             },
             "gpu": outcome.gpu.as_ref().map(gpu),
             "hybrid": outcome.hybrid.as_ref().map(hybrid),
+            "ranges": outcome.ranges.as_ref().map(ranges),
         })
     }
+}
+
+fn ranges(stats: &RangesStats) -> Value {
+    json!({
+        "eps_min": stats.eps_min,
+        "eps": stats.eps,
+        "rounds": stats.rounds,
+        "reindexed": stats.reindexed,
+        "reindex_seconds": stats.reindex_seconds,
+        "attempted": stats.attempted,
+        "failed": stats.failed,
+        "solved_by_gpu": stats.solved_by_gpu,
+        "solved_by_cpu": stats.solved_by_cpu,
+        "tail": stats.tail,
+    })
 }
 
 fn gpu(stats: &GpuStats) -> Value {
@@ -240,5 +256,37 @@ mod tests {
         assert_eq!(listed("hybrid.workers[]."), keys(&told["workers"][0]));
         let alone = hybrid(&HybridStats::default());
         assert!(alone["partitioning"].is_null() && alone["lost"].is_null(), "{alone}");
+    }
+
+    #[test]
+    fn what_ranges_did_adds_up_and_has_its_documented_shape() {
+        let points = Points::new(&[0.0, 1.0], 1).unwrap();
+        let join = EpsJoin::new(1.0).device(Device::Cpu);
+        let mut pass = join.plan_self(&points).unwrap().run(&mut Count::new()).unwrap();
+        let mut done = RangesStats::default();
+        (done.eps_min, done.eps, done.rounds, done.reindexed) = (0.5, 1.5, 3, 2);
+        (done.reindex_seconds, done.attempted, done.failed) = (0.25, 12, 4);
+        (done.solved_by_gpu, done.solved_by_cpu, done.tail) = (8, 2, 1);
+        pass.ranges = Some(done);
+        let mut outcome = Outcome::default();
+        outcome.add(&pass);
+        outcome.add(&pass);
+        let told = ranges(outcome.ranges.as_ref().unwrap());
+        assert_eq!(
+            told,
+            json!({
+                "eps_min": 0.5,
+                "eps": 1.5,
+                "rounds": 6,
+                "reindexed": 4,
+                "reindex_seconds": 0.5,
+                "attempted": 24,
+                "failed": 8,
+                "solved_by_gpu": 16,
+                "solved_by_cpu": 4,
+                "tail": 2,
+            })
+        );
+        assert_eq!(listed("ranges."), keys(&told));
     }
 }

@@ -191,6 +191,8 @@ pub(crate) fn summary<T: Held>(
         text.extend(outcome.gpu.as_ref().map(|gpu| format!("\n  {}", on_gpu(gpu))));
         let shared = outcome.hybrid.as_ref().and_then(sharing::line);
         text.extend(shared.map(|shared| format!("\n  {shared}")));
+        let ranges = outcome.ranges.as_ref().map(sharing::ranges);
+        text.extend(ranges.map(|ranges| format!("\n  {ranges}")));
     }
     let lost = outcome.hybrid.as_ref().and_then(|shared| shared.lost.as_ref());
     text.extend(lost.map(|lost| format!("\nwarning: {}", sharing::lost(lost))));

@@ -17,9 +17,10 @@ use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::summary::{Columns, ENOUGH, Sample, Tail, Unit};
 
-/// Sampled queries, and distances computed at the most.
+/// Sampled queries, and distances computed at the most; of a plan, which does with fewer.
 const QUERIES: usize = 512;
 const DISTANCES: usize = 1 << 29;
+const QUICK: usize = 1 << 26;
 /// Coordinates in the sample of points at the most, and points at the least.
 const COORDINATES: usize = 1 << 24;
 const LEAST_POINTS: usize = 1024;
@@ -60,7 +61,7 @@ impl NeighborCurve {
     /// # Errors
     /// If the system refuses memory.
     pub fn of_self<T: Scalar>(points: &Points<'_, T>, metric: Metric) -> Result<Self> {
-        Self::sample(*points, *points, true, metric)
+        Self::sample(*points, *points, true, metric, DISTANCES)
     }
 
     /// Samples the neighbours that left points have on the right.
@@ -73,7 +74,16 @@ impl NeighborCurve {
         metric: Metric,
     ) -> Result<Self> {
         left.check_dimension(right)?;
-        Self::sample(*left, *right, false, metric)
+        Self::sample(*left, *right, false, metric, DISTANCES)
+    }
+
+    /// The same from fewer distances, for a plan; of one set with itself where there is no other.
+    pub(crate) fn quick<T: Scalar>(
+        left: Points<'_, T>,
+        right: Option<Points<'_, T>>,
+        metric: Metric,
+    ) -> Result<Self> {
+        Self::sample(left, right.unwrap_or(left), right.is_none(), metric, QUICK)
     }
 
     /// The average number of neighbours within `eps`.
@@ -115,10 +125,11 @@ impl NeighborCurve {
         right: Points<'_, T>,
         is_self: bool,
         metric: Metric,
+        distances: usize,
     ) -> Result<Self> {
         let dim = left.dimension();
         let queries = QUERIES.min(left.len());
-        let most = (COORDINATES / dim).min(DISTANCES / queries.max(1)).max(LEAST_POINTS);
+        let most = (COORDINATES / dim).min(distances / queries.max(1)).max(LEAST_POINTS);
         let Sample { queries, points } = Sample::new(queries, most, left.len(), right.len());
         let columns = Columns::new(right, &points, metric);
         let (bins, pairs) = queries

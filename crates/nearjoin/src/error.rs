@@ -110,6 +110,15 @@ pub enum Error {
         /// What it may be.
         allowed: &'static str,
     },
+    /// An option has a number that it cannot take.
+    Number {
+        /// The option.
+        name: &'static str,
+        /// The number that was given.
+        value: f64,
+        /// What it may be.
+        allowed: &'static str,
+    },
     /// A strategy is of no use to this kind of join.
     Strategy {
         /// The strategy that was named.
@@ -258,6 +267,9 @@ impl fmt::Display for Error {
                 other_units(kind)
             ),
             Error::Option { name, value, allowed } => {
+                write!(f, "{name} = {value} is out of range: it must be {allowed}")
+            }
+            Error::Number { name, value, allowed } => {
                 write!(f, "{name} = {value} is out of range: it must be {allowed}")
             }
             Error::Strategy { strategy, known } => {

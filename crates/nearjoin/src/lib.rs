@@ -59,10 +59,10 @@ pub use join::{
 pub use memory::{Buffer, SystemMemory};
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
-pub use options::{Device, DuplicateRemoval, Partitioning, Strategy};
+pub use options::{Device, DuplicateRemoval, Partitioning, RangesOptions, Strategy};
 pub use points::{MAX_DIMENSION, MAX_POINTS, Points, PointsBuf};
 pub use question::{Nearest, Question, Within};
 pub use scalar::Scalar;
 pub use sink::{Csr, Neighbors, Sink};
-pub use stats::{HybridStats, Lost, Stats, WorkerStats};
+pub use stats::{HybridStats, Lost, RangesStats, Stats, WorkerStats};
 pub use summary::Estimated;

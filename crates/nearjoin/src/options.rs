@@ -1,6 +1,10 @@
 //! The choices of a join: what both joins have in common, and the names of strategies, devices
 //! and ways to remove duplicates.
 
+mod ranges;
+
+pub use ranges::RangesOptions;
+
 use core::fmt;
 use core::str::FromStr;
 
@@ -58,6 +62,11 @@ pub enum Strategy {
     Ego,
     /// A balanced tree of boxes, for KNN-joins.
     Tree,
+    /// HybridKNN-Join, for KNN-joins with a GPU: it looks for all points within an ε at which k
+    /// neighbours are expected, and again within a larger one for queries that have fewer; the CPU
+    /// has those in sparse places, with its tree. [`RangesOptions`] say how. It is never chosen by
+    /// itself.
+    Ranges,
 }
 
 impl Strategy {
@@ -66,12 +75,13 @@ impl Strategy {
         &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
     /// The strategies of KNN-joins.
     pub const KNN: &'static [Strategy] =
-        &[Strategy::Auto, Strategy::Brute, Strategy::Grid, Strategy::Tree];
+        &[Strategy::Auto, Strategy::Brute, Strategy::Grid, Strategy::Tree, Strategy::Ranges];
     /// Of those of ε-joins, the ones that a GPU has.
     pub const EPSILON_GPU: &'static [Strategy] =
         &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
     /// Of those of KNN-joins, the ones that a GPU has.
-    pub const KNN_GPU: &'static [Strategy] = &[Strategy::Auto, Strategy::Brute, Strategy::Tree];
+    pub const KNN_GPU: &'static [Strategy] =
+        &[Strategy::Auto, Strategy::Brute, Strategy::Tree, Strategy::Ranges];
 }
 
 /// Whether each pair of a self-join is tested once or from both sides, for sinks that
@@ -155,9 +165,9 @@ macro_rules! names {
 
 pub(crate) use names;
 
-names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree",
+names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree, ranges",
     "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego,
-    "tree" => Tree);
+    "tree" => Tree, "ranges" => Ranges);
 names!(DuplicateRemoval, "duplicate removal", "none, linear-coord, unicomp, lid-unicomp",
     "none" => None, "linear-coord" => LinearCoord, "unicomp" => Unicomp,
     "lid-unicomp" => LidUnicomp);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::metric::{Metric, Threshold};
-use crate::options::{DuplicateRemoval, Strategy};
+use crate::options::{DuplicateRemoval, RangesOptions, Strategy};
 use crate::scalar::Scalar;
 use crate::scale::Scale;
 
@@ -31,6 +31,7 @@ pub struct Nearest {
     pub(crate) k: usize,
     pub(crate) max_distance: Option<f64>,
     pub(crate) pad: bool,
+    pub(crate) ranges: RangesOptions,
 }
 
 impl From<Within> for Question {
@@ -72,7 +73,7 @@ impl Within {
 
 impl Nearest {
     pub(crate) fn new(k: usize) -> Self {
-        Nearest { k, max_distance: None, pad: false }
+        Nearest { k, max_distance: None, pad: false, ranges: RangesOptions::new() }
     }
 
     /// Neighbours of each point.
@@ -88,7 +89,7 @@ impl Nearest {
     fn check(&self) -> Result<()> {
         match self.k {
             0 => Err(Error::Option { name: "k", value: 0, allowed: "1 or more" }),
-            _ => Ok(()),
+            _ => self.ranges.check(),
         }
     }
 }

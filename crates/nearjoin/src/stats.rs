@@ -1,8 +1,10 @@
 //! What happened: phases, work and bytes.
 
 mod hybrid;
+mod ranges;
 
 pub use hybrid::{HybridStats, Lost, WorkerStats};
+pub use ranges::RangesStats;
 
 use core::fmt;
 use std::time::Duration;
@@ -57,6 +59,8 @@ pub struct Stats {
     /// What the CPU and a GPU did together, where both could: they shared the work, or the CPU
     /// stood by.
     pub hybrid: Option<HybridStats>,
+    /// What a KNN-join by ranges did.
+    pub ranges: Option<RangesStats>,
 }
 
 /// What a GPU did.
@@ -160,10 +164,8 @@ impl fmt::Display for Stats {
                 gpu.splits
             )?;
         }
-        match &self.hybrid {
-            Some(hybrid) => write!(f, "{hybrid}"),
-            None => Ok(()),
-        }
+        self.hybrid.iter().try_for_each(|hybrid| write!(f, "{hybrid}"))?;
+        self.ranges.iter().try_for_each(|ranges| write!(f, "{ranges}"))
     }
 }
 

@@ -88,7 +88,8 @@ pub(crate) struct Output {
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
     /// Where to run: auto takes the CPU, the GPU or both, whichever is expected to be fastest;
-    /// hybrid is both at once, or the CPU alone where there is no GPU; knn runs on the CPU
+    /// hybrid is both at once, or the CPU alone where there is no GPU; knn runs on the CPU, but for
+    /// --strategy ranges
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = named(Device::ALL))]
     pub(crate) device: Device,
     /// How distances are measured
@@ -127,6 +128,31 @@ pub(crate) struct Gpu {
     /// [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES")]
     pub(crate) gpu_memory: Option<Bytes>,
+}
+
+/// How the nearest are found by ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = "With --strategy ranges (speed only; batches as shares of A)")]
+pub(crate) struct Ranges {
+    /// The first batch of the GPU; those that follow halve [default: 0.4]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) large: Option<f64>,
+    /// Its batches after those [default: 0.005]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) small: Option<f64>,
+    /// What large batches leave to the CPU [default: 0.4]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) window: Option<f64>,
+    /// Batches of a thread of the CPU [default: 0.005]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) cpu_batch: Option<f64>,
+    /// The first ε, as a multiple of that at which a point has K neighbours on average
+    /// [default: 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) eps_factor: Option<f64>,
+    /// Threads of the GPU to a query [default: 8]
+    #[arg(long, value_name = "N", value_parser = powers_of_two())]
+    pub(crate) threads_per_query: Option<usize>,
 }
 
 /// As many threads as divide a warp.

@@ -79,3 +79,33 @@ fn there_is_no_gpu_without_the_feature() {
     let error = wrong(&folder, "info --calibrate", 1);
     assert!(error.contains("nothing to calibrate between without a gpu: this nearjoin"), "{error}");
 }
+
+/// The nearest by ranges: options that are for nothing else, and no GPU to find them.
+#[test]
+fn the_nearest_by_ranges() {
+    let folder = folder();
+    let usage = |arguments: &str| wrong(&folder, &format!("knn p.csv -k 1 {arguments}"), 2);
+    for option in ["--large 0.5", "--small 0.1", "--window 0", "--cpu-batch 0.1", "--eps-factor 2"]
+    {
+        let name = option.split(' ').next().unwrap();
+        for strategy in ["", "--strategy tree"] {
+            let said = usage(&format!("{strategy} {option}"));
+            assert!(said.starts_with(&format!("{name} is for --strategy ranges")), "{said}");
+        }
+    }
+    let said = usage("--threads-per-query 8");
+    assert!(said.starts_with("--threads-per-query is for --strategy ranges"), "{said}");
+    let said = usage("--strategy ranges --cpu-batch 2");
+    assert!(said.starts_with("--cpu-batch 2: it must be more than 0 and at most 1"), "{said}");
+    let said = usage("--strategy ranges --eps-factor -1");
+    assert!(said.starts_with("--eps-factor -1: it must be more than 0 and finite"), "{said}");
+    let error = wrong(&folder, "knn p.csv -k 1 --strategy ranges --device cpu", 1);
+    assert!(error.contains("the strategy ranges needs a GPU"), "{error}");
+    let count = "knn p.csv -k 1 --count -q --strategy";
+    let ranges = "ranges --large 0.5 --eps-factor 2 --threads-per-query 4";
+    let tree = folder.nearjoin(&format!("{count} tree")).said;
+    for device in ["auto", "hybrid"] {
+        let ran = folder.nearjoin(&format!("{count} {ranges} --device {device}"));
+        assert_eq!((ran.said.as_str(), ran.errors.as_str()), (tree.as_str(), ""), "{device}");
+    }
+}

@@ -28,6 +28,21 @@ impl<T: Scalar> Flat<T> {
         }
     }
 
+    /// No rows, of which each will have distances or not.
+    pub(crate) fn empty(has_distances: bool) -> Self {
+        Flat { has_distances, ..Flat::new() }
+    }
+
+    /// Appends a row of ids with their distances, which are dropped where nobody asked for them.
+    pub(crate) fn push(&mut self, query: u32, row: impl Iterator<Item = (u32, T)>) {
+        for (id, distance) in row {
+            self.neighbors.push(id);
+            self.distances.extend(self.has_distances.then_some(distance));
+        }
+        self.queries.push(query);
+        self.offsets.push(self.neighbors.len() as u64);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.queries.clear();
         self.offsets.truncate(1);
@@ -55,7 +70,7 @@ impl<T: Scalar> Flat<T> {
     /// Some rows of which only those neighbours are kept that `keep` says, of a query and a
     /// neighbour.
     pub(crate) fn sifted(rows: &Rows<'_, T>, keep: impl Fn(u32, u32) -> bool) -> Self {
-        let mut kept = Flat { has_distances: rows.distances.is_some(), ..Flat::new() };
+        let mut kept = Flat::empty(rows.distances.is_some());
         for (at, &query) in rows.queries.iter().enumerate() {
             let distances = rows.distances(at).unwrap_or_default();
             for (k, &neighbor) in rows.neighbors.row(at).iter().enumerate() {
@@ -72,7 +87,7 @@ impl<T: Scalar> Flat<T> {
 
     /// Some rows without those of the queries that `drop` says.
     pub(crate) fn without(rows: &Rows<'_, T>, drop: impl Fn(u32) -> bool) -> Self {
-        let mut kept = Flat { has_distances: rows.distances.is_some(), ..Flat::new() };
+        let mut kept = Flat::empty(rows.distances.is_some());
         for (at, &query) in rows.queries.iter().enumerate().filter(|(_, query)| !drop(**query)) {
             kept.queries.push(query);
             kept.neighbors.extend_from_slice(rows.neighbors.row(at));

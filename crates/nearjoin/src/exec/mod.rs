@@ -20,7 +20,7 @@ use crate::index::Run;
 use crate::monitor::Monitor;
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::stats::{GpuStats, HybridStats};
+use crate::stats::{GpuStats, HybridStats, RangesStats};
 
 /// What the engine did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,6 +135,10 @@ pub(crate) trait Executor<T>: Send + Sync {
     }
     /// What the CPU and a GPU have done together since this was last asked, where both could.
     fn hybrid_stats(&self) -> Option<HybridStats> {
+        None
+    }
+    /// What was done by ranges since this was last asked, where the nearest are found so.
+    fn ranges_stats(&self) -> Option<RangesStats> {
         None
     }
 }

@@ -104,7 +104,8 @@ impl Shape {
         }
     }
 
-    pub(super) fn key<T: Scalar>(&self, row: &[T]) -> u64 {
+    /// The number of the cell of a point.
+    pub(crate) fn key<T: Scalar>(&self, row: &[T]) -> u64 {
         self.axes.iter().fold(0, |key, axis| key * axis.cells + axis.cell(row[axis.dim].to_f64()))
     }
 }

@@ -1,6 +1,6 @@
 //! Where a join runs: the device is opened here, and its facts go to the plan.
 
-use super::calibration;
+use super::{calibration, ranges};
 use crate::error::{Error, Result};
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
@@ -14,6 +14,9 @@ use crate::summary::{Effort, Summary};
 /// Whether the device has the join and the strategy, and is there.
 pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
     let options = asked.options;
+    if ranges::asked(asked).is_some() {
+        return ranges::check(asked);
+    }
     let on_gpu = options.device == Device::Gpu;
     let known = match on_gpu {
         true => asked.question.gpu_strategies(),
@@ -23,15 +26,17 @@ pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
         return Err(Error::Strategy { strategy: options.strategy, known });
     }
     // A device that is lost at once can be done without, too.
-    if on_gpu && !options.rescue {
-        open(asked).map_err(|error| match error {
-            Error::Device { device, reason } => {
-                Error::Device { device, reason: format!("{reason}; or use the device auto or cpu") }
-            }
-            error => error,
-        })?;
-    }
-    Ok(())
+    if on_gpu && !options.rescue { check_open(asked, "use the device auto or cpu") } else { Ok(()) }
+}
+
+/// Whether the device is there; and if not, what else can be done.
+pub(super) fn check_open(asked: &Asked<'_>, instead: &str) -> Result<()> {
+    open(asked).map(drop).map_err(|error| match error {
+        Error::Device { device, reason } => {
+            Error::Device { device, reason: format!("{reason}; or {instead}") }
+        }
+        error => error,
+    })
 }
 
 /// What was decided, and what it rests on.
@@ -79,6 +84,16 @@ fn effort<T: Scalar>(asked: &Asked<'_>, dim: usize) -> Effort {
     }
 }
 
+/// What is known of the machine before a device is.
+pub(super) fn host(asked: &Asked<'_>, threads: usize) -> Host {
+    // The system is asked only where its answer is wanted: that takes as long as a small join.
+    let system = asked.options.memory_limit.map_or_else(SystemMemory::now, |_| None);
+    let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
+    let knobs = &asked.options.gpu.knobs;
+    let gpu_is_open = gpu::is_open() && knobs.driver.is_none();
+    Host { threads, memory, gpu_is_open, calibration: knobs.calibration.unwrap_or_default() }
+}
+
 /// Decides where a join runs, and how. A GPU is opened only if one was named, or is likely to be
 /// worth it.
 pub(super) fn decide<T: Scalar>(
@@ -87,13 +102,7 @@ pub(super) fn decide<T: Scalar>(
     summarise: &dyn Fn(Effort) -> Summary,
     threads: usize,
 ) -> Result<Decided> {
-    // The system is asked only where its answer is wanted: that takes as long as a small join.
-    let system = asked.options.memory_limit.map_or_else(SystemMemory::now, |_| None);
-    let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
-    let given = asked.options.gpu.knobs.calibration;
-    let device = asked.options.device;
-    let gpu_is_open = gpu::is_open() && asked.options.gpu.knobs.driver.is_none();
-    let host = Host { threads, memory, gpu_is_open, calibration: given.unwrap_or_default() };
+    let (host, device) = (host(asked, threads), asked.options.device);
     if !matches!(device, Device::Gpu | Device::Hybrid) {
         return decide_freely(asked, &summarise(effort::<T>(asked, dim)), host);
     }
@@ -108,7 +117,7 @@ pub(super) fn decide<T: Scalar>(
         }
         opened => opened?,
     };
-    let (host, told) = calibrated(host, given.is_some(), &facts);
+    let (host, told) = calibrated(asked, host, &facts);
     let summary = summarise(effort::<T>(asked, dim));
     let on_gpu = plan::on_gpu(asked, &summary, &host, &facts);
     if device == Device::Gpu {
@@ -133,8 +142,7 @@ fn decide_freely(asked: &Asked<'_>, summary: &Summary, host: Host) -> Result<Dec
             Err(Error::Device { reason, .. }) => Some(reason),
             Err(error) => return Err(error),
             Ok((facts, opened)) => {
-                let given = asked.options.gpu.knobs.calibration.is_some();
-                let (host, told) = calibrated(host, given, &facts);
+                let (host, told) = calibrated(asked, host, &facts);
                 let on_cpu = plan::on_cpu(asked, summary, &host);
                 let on_gpu = plan::on_gpu(asked, summary, &host, &facts);
                 let weighed = hybrid::weigh(asked.options, &on_cpu, &on_gpu, told);
@@ -150,8 +158,8 @@ fn decide_freely(asked: &Asked<'_>, summary: &Summary, host: Host) -> Result<Dec
 }
 
 /// The machine with its calibration, unless one was given, and what is to be told of it.
-fn calibrated(host: Host, given: bool, facts: &GpuFacts) -> (Host, String) {
-    if given {
+pub(super) fn calibrated(asked: &Asked<'_>, host: Host, facts: &GpuFacts) -> (Host, String) {
+    if asked.options.gpu.knobs.calibration.is_some() {
         return (host, "by a calibration that was given".into());
     }
     let known = calibration::for_machine(&facts.name);
@@ -159,7 +167,7 @@ fn calibrated(host: Host, given: bool, facts: &GpuFacts) -> (Host, String) {
 }
 
 /// The device that the options name, or that of the machine.
-fn open(asked: &Asked<'_>) -> Result<Opened> {
+pub(super) fn open(asked: &Asked<'_>) -> Result<Opened> {
     let driver = match &asked.options.gpu.knobs.driver {
         Some(driver) => driver.clone(),
         None => gpu::open()?,

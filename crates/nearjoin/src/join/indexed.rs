@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::Plan;
+use super::{Plan, ranges};
 use crate::error::{Error, Result};
 use crate::exec::cpu::build::Setup as CpuSetup;
 use crate::exec::cpu::build_knn::Setup as CpuKnnSetup;
@@ -42,7 +42,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
         // Both indexes of a shared join are built at once, each by the pool: whoever waits for them
         // must not be a thread of it.
         let executor = match plan.decision.how {
-            How::Both(_) => executor(plan)?,
+            How::Both(_) | How::Ranges(_) => executor(plan)?,
             _ => plan.pool.install(|| executor(plan))?,
         };
         Ok(Indexed { plan, executor, took: start.elapsed(), told: AtomicBool::new(false) })
@@ -174,6 +174,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             result_bytes: 0,
             gpu: None,
             hybrid: None,
+            ranges: None,
         };
         monitor::check(&options.monitor)?;
         let start = Instant::now();
@@ -200,6 +201,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             self.executor.gpu_stats().iter().for_each(|index| gpu.add(index));
         }
         stats.hybrid = executor.hybrid_stats();
+        stats.ranges = executor.ranges_stats();
         self.told.store(true, Relaxed);
         Ok(stats)
     }
@@ -238,11 +240,12 @@ fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> 
             };
             Ok(Box::new(Shared::new(setup, on_cpu, on_gpu)?))
         }
+        How::Ranges(by) => ranges::executor(plan, by),
     }
 }
 
 /// A plan decides for a GPU only with one at hand, and only what it can do.
-fn no_device() -> Error {
+pub(super) fn no_device() -> Error {
     Error::Device { device: "gpu", reason: "the plan has no device".into() }
 }
 
@@ -289,7 +292,7 @@ fn on_device<'a, T: Scalar>(
 }
 
 /// The join on the CPU, which may share it with a device.
-fn on_host<'a, T: Scalar>(
+pub(super) fn on_host<'a, T: Scalar>(
     plan: &'a Plan<'a, T>,
     decision: &Decision,
     how: &OnCpu,
@@ -330,7 +333,7 @@ fn on_host<'a, T: Scalar>(
 }
 
 /// Plans and indexes the same join on the CPU, in place of a device that is lost.
-fn reserve<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
+pub(super) fn reserve<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> + 'a>> {
     let Plan { question, options, sides, threshold, pool, host, .. } = plan;
     monitor::check(&options.monitor)?;
     monitor::enter(&options.monitor, Phase::Indexing);

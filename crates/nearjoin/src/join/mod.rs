@@ -6,6 +6,7 @@ mod device;
 mod indexed;
 mod plan;
 mod range;
+mod ranges;
 
 pub use indexed::Indexed;
 pub use plan::{Estimate, Plan};
@@ -20,7 +21,7 @@ use crate::exec::pool::Pool;
 use crate::gpu::GpuOptions;
 use crate::metric::Metric;
 use crate::monitor::{self, Monitor, Phase};
-use crate::options::{Device, DuplicateRemoval, Options, Partitioning, Strategy};
+use crate::options::{Device, DuplicateRemoval, Options, Partitioning, RangesOptions, Strategy};
 use crate::plan::Asked;
 use crate::points::Points;
 use crate::question::{Nearest, Question, Within};
@@ -116,6 +117,12 @@ impl Join<Nearest> {
     /// and dense arrays padded. Default: no, that is an error.
     pub fn pad(mut self, pad: bool) -> Self {
         self.question.pad = pad;
+        self
+    }
+
+    /// How [`Strategy::Ranges`] goes about it. Default: as in the paper.
+    pub fn ranges(mut self, options: RangesOptions) -> Self {
+        self.question.ranges = options;
         self
     }
 }
@@ -250,8 +257,13 @@ impl<Q: Copy + Into<Question>> Join<Q> {
         range::check_near(&options, &sides, &threshold, eps)?;
         let asked = Asked { question: &question, options: &options };
         let summarise = |effort| pool.install(|| Summary::new(left, right, &threshold, effort));
-        let Decided { mut decision, device, host } =
-            device::decide::<T>(&asked, left.dimension(), &summarise, pool.threads())?;
+        let Decided { mut decision, device, host } = match ranges::asked(&asked) {
+            Some(nearest) => {
+                let points = ranges::Given { sides: &sides, threshold: &threshold, pool: &pool };
+                points.decide(&asked, nearest, &summarise)?
+            }
+            None => device::decide::<T>(&asked, left.dimension(), &summarise, pool.threads())?,
+        };
         range::check_far(&sides, &threshold)?;
         decision.keep_beside(sides.bytes());
         let planning = start.elapsed();

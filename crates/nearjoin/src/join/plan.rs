@@ -54,7 +54,8 @@ impl<T: Scalar> Plan<'_, T> {
         match (&self.decision.how, self.options.device) {
             (How::Cpu(_), _) => Device::Cpu,
             (How::Gpu(_), Device::Hybrid) | (How::Both(_), _) => Device::Hybrid,
-            (How::Gpu(_), _) => Device::Gpu,
+            (How::Ranges(by), _) if by.cpu.is_some() => Device::Hybrid,
+            (How::Gpu(_) | How::Ranges(_), _) => Device::Gpu,
         }
     }
 
@@ -162,7 +163,7 @@ impl<T: Scalar> fmt::Display for Plan<'_, T> {
         if self.decision.on_cpu().is_some() {
             write!(f, "cpu: {} threads, {} kernels", self.pool.threads(), self.simd)?;
         }
-        if let How::Both(_) = self.decision.how {
+        if self.decision.on_cpu().is_some() && self.decision.on_gpu().is_some() {
             write!(f, "; and the ")?;
         }
         if let Some(how) = self.decision.on_gpu() {

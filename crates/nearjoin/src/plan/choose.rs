@@ -39,6 +39,11 @@ pub(crate) enum Detail {
         cells: usize,
         axes: usize,
     },
+    /// A grid for ε-joins of some queries after the other, at first of this ε, for the nearest.
+    Ranges {
+        eps: f64,
+        shape: Shape,
+    },
 }
 
 /// Options that shape an index.

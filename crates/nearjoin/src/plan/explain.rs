@@ -19,11 +19,15 @@ impl Detail {
                 let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);
                 vec![format!("{levels} levels of {parts} parts over dimensions {dims:?}")]
             }
-            Detail::Grid(shape) => {
+            Detail::Grid(shape) | Detail::Ranges { shape, .. } => {
                 let line = |axis: &Axis| {
                     format!("dimension {}: {} cells of {:.6}", axis.dim, axis.cells, axis.width)
                 };
-                shape.axes.iter().map(line).collect()
+                let eps = match self {
+                    Detail::Ranges { eps, .. } => Some(format!("ranges of ε = {eps:.6} at first")),
+                    _ => None,
+                };
+                eps.into_iter().chain(shape.axes.iter().map(line)).collect()
             }
             Detail::Ego(dims) => {
                 let first: Vec<_> = dims.iter().take(8).collect();
@@ -54,12 +58,16 @@ impl Decision {
             How::Cpu(_) => {}
             How::Gpu(how) => how.explain(f)?,
             How::Both(both) => both.explain(f)?,
+            How::Ranges(by) => {
+                by.first.how.explain(f)?;
+                by.explain(f)?;
+            }
         }
         self.explain_costs(f)?;
         self.explain_result(f)?;
         let limit = bytes(self.budget.limit);
         match &self.how {
-            How::Cpu(_) | How::Both(_) => {
+            How::Cpu(_) | How::Both(_) | How::Ranges(_) => {
                 write!(f, "memory: index at most {}, limit {limit}", bytes(self.budget.index))?;
                 match self.on_gpu() {
                     Some(how) => write!(f, ", {} on the gpu", bytes(how.limit)),

@@ -18,6 +18,7 @@ mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
+pub(crate) mod ranges;
 
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
@@ -87,6 +88,8 @@ pub(crate) enum How {
     Cpu(OnCpu),
     Gpu(OnGpu),
     Both(Box<Together>),
+    /// By ranges on a GPU, alone or beside the CPU.
+    Ranges(Box<ranges::ByRanges>),
 }
 
 /// Where seconds go.
@@ -170,7 +173,12 @@ pub(crate) fn on_cpu_for(
         };
         alternatives.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     }
-    let (chosen, named) = choose(&alternatives, asked.options.strategy);
+    // The CPU's part of a join by ranges is its tree.
+    let wanted = match asked.options.strategy {
+        Strategy::Ranges => Strategy::Tree,
+        wanted => wanted,
+    };
+    let (chosen, named) = choose(&alternatives, wanted);
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
         Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how, threads), 0),
@@ -323,8 +331,9 @@ impl Decision {
         let count = self.chosen.cost.nanoseconds(&self.sharing) * 1e-9;
         match &self.how {
             How::Cpu(_) | How::Both(_) => count * self.crowd() * self.calibration.cpu,
-            How::Gpu(how) => {
-                let held = how.rate.map_or(0.0, |rate| self.tests() / rate);
+            How::Gpu(_) | How::Ranges(_) => {
+                let rate = self.on_gpu().and_then(|how| how.rate);
+                let held = rate.map_or(0.0, |rate| self.tests() / rate);
                 self.calibration.gpu_start + (count * self.calibration.gpu).max(held)
             }
         }
@@ -343,7 +352,7 @@ impl Decision {
                 // Neighbours are found once more, in some of the time.
                 RowSeconds { index, search: 1.3 * searched, written }
             }
-            How::Gpu(_) => {
+            How::Gpu(_) | How::Ranges(_) => {
                 // Rows within ε are counted and then found; the nearest come with their distances.
                 let (passes, pair) = match self.expected {
                     Expected::About(_) => (2.0, 4.0),
@@ -365,6 +374,7 @@ impl Decision {
         match &self.how {
             How::Cpu(how) => Some(how),
             How::Both(both) => Some(&both.cpu),
+            How::Ranges(by) => by.cpu.as_ref().and_then(|cpu| cpu.on_cpu()),
             How::Gpu(_) => None,
         }
     }
@@ -375,6 +385,7 @@ impl Decision {
             How::Cpu(_) => None,
             How::Both(both) => both.gpu.on_gpu(),
             How::Gpu(how) => Some(how),
+            How::Ranges(by) => Some(&by.first.how),
         }
     }
 

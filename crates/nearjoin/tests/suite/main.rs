@@ -17,4 +17,5 @@ mod monitor;
 mod parts;
 mod properties;
 mod range;
+mod ranges;
 mod simd;

@@ -35,6 +35,30 @@ impl Units for Queue {
     }
 }
 
+/// All queries of a part for the thread that asks, which has no help.
+pub(crate) struct Alone(Queue);
+
+impl Alone {
+    /// So many queries.
+    pub(crate) fn new(queries: usize) -> Self {
+        Alone(Queue::new(&(0..queries as u32), queries))
+    }
+}
+
+impl Units for Alone {
+    fn take(&self, _thread: usize) -> Option<Run> {
+        self.0.take()
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn threads(&self, _all: usize) -> usize {
+        1
+    }
+}
+
 /// A join on the CPU, some queries of which another device may answer. A unit is a range of
 /// positions in the order of its index.
 pub(crate) trait OnHost<T>: Executor<T> {

@@ -64,12 +64,27 @@ pub(crate) fn index_whole<'a, T: Scalar>(setup: Setup<'a, T>) -> Result<Box<dyn 
     Ok(Box::new(GpuJoin::new(&setup)?))
 }
 
+/// The same in the one lane beside which the CPU works: see [`OnDevice::in_lane`].
+pub(crate) fn index_in_lane<'a, T: Scalar>(
+    setup: Setup<'a, T>,
+) -> Result<Box<dyn OnDevice<T> + 'a>> {
+    Ok(Box::new(GpuJoin::in_session_of(setup.session().in_lane(0, 1), &setup)?))
+}
+
+impl<'a, T> Setup<'a, T> {
+    fn session(&self) -> Session<'a> {
+        Session::new(self.device.clone(), self.pool, self.how.clone(), self.monitor)
+    }
+}
+
 impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// Copies the points of both sides to the device and indexes them there.
     fn new(setup: &Setup<'a, T>) -> driver::Result<Self> {
+        Self::in_session_of(setup.session(), setup)
+    }
+
+    fn in_session_of(session: Session<'a>, setup: &Setup<'a, T>) -> driver::Result<Self> {
         let right = setup.right.unwrap_or(setup.left);
-        let session =
-            Session::new(setup.device.clone(), setup.pool, setup.how.clone(), setup.monitor);
         let mut join = GpuJoin::over(session, setup, right, None)?;
         if setup.right.is_some() {
             join.left = Some(join.arrange(setup.left, None)?);

@@ -6,13 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::delivered::Delivered;
-use super::is_loss;
 use super::log::Log;
 use super::units::Ranked;
+use super::{at_once, is_loss};
 use crate::error::{Error, Result};
 use crate::exec::cpu::units::OnHost;
 use crate::exec::flat::Flat;
-use crate::exec::{Emit, Executor, OnDevice, Part, Request, Rows, Work, pool};
+use crate::exec::{Emit, Executor, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
 use crate::monitor::{Monitor, Phase};
 use crate::options::{Device, Partitioning};
@@ -56,22 +56,7 @@ impl<'a, T: Scalar> Shared<'a, T> {
         cpu: impl FnOnce() -> Result<Box<dyn OnHost<T> + 'a>>,
         gpu: impl FnOnce() -> Result<Box<dyn OnDevice<T> + 'a>> + Send,
     ) -> Result<Self> {
-        // A thread of a pool must not wait for another that may need the pool.
-        if rayon::current_thread_index().is_some() {
-            return Self::of(setup, cpu()?, gpu());
-        }
-        let (cpu, gpu) = std::thread::scope(|scope| match pool::spawn(scope, gpu) {
-            Ok(building) => {
-                let cpu = cpu();
-                // Ends: a device does what it was asked or says that it is lost.
-                let gpu = building.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                (cpu, gpu)
-            }
-            Err(refused) => {
-                let reason = format!("the thread that would ask it was refused: {refused}");
-                (cpu(), Err(Error::Device { device: "gpu", reason }))
-            }
-        });
+        let (cpu, gpu) = at_once(cpu, gpu);
         Self::of(setup, cpu?, gpu)
     }
 
