@@ -100,6 +100,7 @@ Examples:
   nearjoin knn points.npy -k 8 -o neighbours.npz           # indices and distances, n × k
   nearjoin knn points.npy -k 8 --max-distance 0.5 --sorted -o neighbours.arrow
   nearjoin knn points.npy -k 8 --explain                   # the plan, without running it
+  nearjoin knn points.npy -k 8 --device gpu -o neighbours.npz
 
 A table has the columns left, right, rank (1 is the nearest) and distance. Without -o it goes to
 standard output as CSV. A file appears under its name only when it is complete.";

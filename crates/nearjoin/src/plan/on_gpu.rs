@@ -40,7 +40,7 @@ const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Bytes of a line of the host's cache, and distance tests of a query up to which the nearest are found
 /// in less time than the host takes to write a short row to its place.
 const LINE: f64 = 64.0;
-const QUICK_TESTS: f64 = 600.0;
+const QUICK_TESTS: f64 = 300.0;
 /// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result.
 const LEAST_BATCH: u64 = 32 << 20;
 const LEAST_LISTED: u64 = 8 << 20;
@@ -138,7 +138,7 @@ impl OnGpu {
         let options = &asked.options.gpu;
         let neighbors = expected.neighbors();
         let limit = options.memory_limit.unwrap_or((device.free as f64 * SHARE) as u64);
-        let within = matches!(asked.question, Question::Within(_));
+        let within = matches!(expected, Expected::About(_));
         let index = match within {
             true => gpu::index_bytes(summary),
             false => gpu_knn::index_bytes(summary),

@@ -2,6 +2,7 @@
 //! to share. The GPU is emulated, or that of this machine where `NEARJOIN_TEST_GPU` is set.
 
 mod faults;
+mod nearest;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

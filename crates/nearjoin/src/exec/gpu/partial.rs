@@ -95,16 +95,24 @@ impl<'a, T: Scalar> Partial<'a, T> {
     fn hand_out(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         self.session.enter(Phase::Joining);
         let row = self.setup.k.min(self.right().len()) * (4 + size_of::<T>()) + 64;
-        let at_once = (BEST / row).max(TOGETHER);
-        let mut total = Work::default();
-        for start in (0..self.len()).step_by(at_once) {
+        let mut at_once = (BEST / row).max(TOGETHER);
+        let (mut total, mut start) = (Work::default(), 0);
+        while start < self.len() {
             let numbers = start..self.len().min(start + at_once);
-            let (best, tests) = self.search(numbers.clone())?;
+            let (best, tests) = match self.search(numbers.clone()) {
+                // Nothing has been handed out: fewer of them.
+                Err(stop) if stop.is_memory() && numbers.len() > TOGETHER => {
+                    at_once = numbers.len() / 2;
+                    continue;
+                }
+                found => found?,
+            };
             let (pairs, flow) = self.deliver(numbers.start, best, request, emit);
             total += self.session.told(Work { pairs, tests, ..Work::default() });
             if flow.is_break() {
                 break;
             }
+            start = numbers.end;
         }
         Ok(total)
     }

@@ -20,18 +20,18 @@ use crate::gpu::faults::{ALL, Answer, Asked};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Allocation,
     Pin,
     Launch,
     Lost,
 }
 
-const KINDS: [Kind; 4] = [Kind::Allocation, Kind::Pin, Kind::Launch, Kind::Lost];
+pub(super) const KINDS: [Kind; 4] = [Kind::Allocation, Kind::Pin, Kind::Launch, Kind::Lost];
 
 impl Kind {
     /// How many there are to go wrong.
-    fn number(self, clean: &Simt) -> u64 {
+    pub(super) fn number(self, clean: &Simt) -> u64 {
         let counts = clean.counts();
         match self {
             Kind::Allocation => counts.allocations,
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    fn inject(self, n: u64) -> Simt {
+    pub(super) fn inject(self, n: u64) -> Simt {
         let simt = Simt::new().lazy();
         match self {
             Kind::Allocation => simt.fail_allocation(n),
@@ -52,7 +52,7 @@ impl Kind {
     }
 
     /// Whether it has gone wrong.
-    fn happened(self, simt: &Simt, n: u64) -> bool {
+    pub(super) fn happened(self, simt: &Simt, n: u64) -> bool {
         self.number(simt) >= n
     }
 }
