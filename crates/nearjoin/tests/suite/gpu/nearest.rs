@@ -174,8 +174,8 @@ fn a_k_of_thousands() {
 /// Memory that the device has not: batches are made smaller, and candidates searched in parts.
 #[test]
 fn little_memory() {
-    let points = Data::Uniform.points::<f32>(5000, 2, 6);
-    for (memory, parts) in [(8 << 20, false), (1 << 20, true)] {
+    let points = Data::Uniform.points::<f32>(2000, 2, 6);
+    for (memory, parts) in [(64 << 20, false), (10 << 20, true)] {
         let simt = Simt::new().lazy().memory(memory);
         let knobs = Knobs { driver: Some(Arc::new(simt.clone())), ..Knobs::default() };
         let join = on_gpu(60).strategy(Strategy::Tree).gpu(GpuOptions::new().knobs(knobs));
