@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use nearjoin::gpu::driver::Driver;
 use nearjoin::gpu::{GpuOptions, Knobs};
-use nearjoin::{Device, EpsJoin};
+use nearjoin::{Device, EpsJoin, Join, Question};
 
 use crate::Result;
 use crate::args::{Options, Section};
@@ -109,7 +109,22 @@ impl Target {
     }
 
     fn join_with(&self, eps: f64, gpu: GpuOptions, knobs: Knobs) -> EpsJoin {
-        EpsJoin::new(eps).device(Device::Gpu).gpu(gpu.knobs(self.knobs(knobs)))
+        self.on_with(Device::Gpu, &EpsJoin::new(eps), gpu, knobs)
+    }
+
+    /// A join of either kind on one of the devices, or on several.
+    fn on<Q: Copy + Into<Question>>(&self, device: Device, join: &Join<Q>) -> Join<Q> {
+        self.on_with(device, join, GpuOptions::new(), Knobs::default())
+    }
+
+    fn on_with<Q: Copy + Into<Question>>(
+        &self,
+        device: Device,
+        join: &Join<Q>,
+        gpu: GpuOptions,
+        knobs: Knobs,
+    ) -> Join<Q> {
+        join.clone().device(device).gpu(gpu.knobs(self.knobs(knobs)))
     }
 
     /// Knobs with the device.

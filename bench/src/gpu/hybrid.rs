@@ -10,7 +10,7 @@ use nearjoin::{Buffer, Device, EpsJoin, Points, Scalar};
 use rayon::prelude::*;
 
 use super::cases::{CASES, Case};
-use super::measure::{self, Arrays, Timed};
+use super::measure::{self, Arrays, Engine, Timed, in_turn};
 use super::{Failures, Target, data};
 use crate::Result;
 use crate::args::Options;
@@ -20,9 +20,6 @@ use crate::table::{Table, grouped, milliseconds, times};
 /// How much slower than the better engine both may be, and than touching the memory of an answer.
 const WITHIN: f64 = 1.05;
 const TOUCHED: f64 = 1.3;
-
-/// A call that takes longer is made once: its first counts.
-const SLOW: Duration = Duration::from_millis(500);
 
 /// The cases in which landing the result is the cost.
 const LANDING: [&str; 2] = ["uniform2-dense", "exponential2"];
@@ -93,49 +90,13 @@ pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> 
     Ok((text + &failures.0, failures.none()))
 }
 
-/// A way to run a join, and its best time.
-struct Engine {
-    join: EpsJoin,
-    best: Option<Timed>,
-}
-
-/// The best of some calls of every engine, in turn, so that all meet the same machine.
-fn in_turn(
-    reps: usize,
-    engines: &mut [Engine],
-    mut call: impl FnMut(&EpsJoin) -> Result<Timed>,
-) -> Result<()> {
-    for engine in &mut *engines {
-        engine.best = Some(call(&engine.join)?).filter(|first| first.time > SLOW);
-    }
-    for _ in 0..reps {
-        for engine in &mut *engines {
-            if engine.best.as_ref().is_some_and(|best| best.time > SLOW) {
-                continue;
-            }
-            let timed = call(&engine.join)?;
-            if engine.best.as_ref().is_none_or(|best| timed.time < best.time) {
-                engine.best = Some(timed);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn join(target: &Target, eps: f64, device: Device, knobs: Knobs) -> EpsJoin {
-    let gpu = GpuOptions::new().knobs(target.knobs(knobs));
-    EpsJoin::new(eps).device(device).gpu(gpu)
-}
-
 fn compare<T: Scalar>(case: &Case, target: &Target, options: &Options) -> Result<Vec<Vec<String>>> {
     let set = case.set.scaled(options.points);
     let data: Vec<T> = data::draw(set.law, set.points, set.dimension);
     let points = Points::new(&data, set.dimension)?;
     let devices = [Device::Cpu, Device::Gpu, Device::Hybrid, Device::Auto];
-    let mut engines = devices.map(|device| Engine {
-        join: join(target, set.eps(), device, Knobs::default()),
-        best: None,
-    });
+    let join = EpsJoin::new(set.eps());
+    let mut engines = devices.map(|device| Engine::new(target.on(device, &join)));
     let (first, mut arrays) = measure::fresh(&engines[1].join, &points)?;
     let mut rows = Vec::new();
     type Call<'a, T> = &'a dyn Fn(&EpsJoin, &Points<'_, T>, &mut Arrays) -> Result<Timed>;
@@ -152,8 +113,7 @@ fn compare<T: Scalar>(case: &Case, target: &Target, options: &Options) -> Result
             let what = format!("{}, {}: {answer}", set.name, T::NAME);
             agree(&what, timed.stats.pairs, first.stats.pairs).map(|()| timed)
         })?;
-        let ms: Vec<Option<f64>> =
-            engines.iter().map(|engine| engine.best.as_ref().map(Timed::ms)).collect();
+        let ms: Vec<Option<f64>> = engines.iter().map(Engine::ms).collect();
         let better = ms[0].into_iter().chain(ms[1]).reduce(f64::min);
         let mut row = vec![set.name.into(), answer.into()];
         row.extend(ms.iter().map(|&ms| milliseconds(ms)));
@@ -181,9 +141,9 @@ fn fresh_memory(case: &Case, target: &Target, options: &Options) -> Result<Vec<S
     let set = case.set.scaled(options.points);
     let data: Vec<f32> = data::draw(set.law, set.points, set.dimension);
     let points = Points::new(&data, set.dimension)?;
-    let of =
-        |device| Engine { join: join(target, set.eps(), device, Knobs::default()), best: None };
-    let mut engines = [of(Device::Gpu), of(Device::Hybrid)];
+    let join = EpsJoin::new(set.eps());
+    let mut engines =
+        [Device::Gpu, Device::Hybrid].map(|device| Engine::new(target.on(device, &join)));
     let (mut touched, mut bytes) = (f64::INFINITY, 0);
     in_turn(options.reps, &mut engines, |join| {
         let timed = measure::fresh(join, &points)?.0;
@@ -191,7 +151,7 @@ fn fresh_memory(case: &Case, target: &Target, options: &Options) -> Result<Vec<S
         touched = touched.min(touch(bytes)?);
         Ok(timed)
     })?;
-    let [gpu, hybrid] = engines.map(|engine| engine.best.as_ref().map(Timed::ms));
+    let [gpu, hybrid] = engines.map(|engine| engine.ms());
     let row = vec![
         set.name.into(),
         grouped(bytes as u64),
@@ -209,13 +169,14 @@ fn half_way(case: &Case, target: &Target, options: &Options) -> Result<Vec<Strin
     let set = case.set.scaled(options.points);
     let data: Vec<f32> = data::draw(set.law, set.points, set.dimension);
     let points = Points::new(&data, set.dimension)?;
-    let whole = join(target, set.eps(), Device::Gpu, Knobs::default());
+    let join = EpsJoin::new(set.eps());
+    let whole = target.on(Device::Gpu, &join);
     let (_, mut arrays) = measure::fresh(&whole, &points)?;
     let clean = measure::reused(&whole, &points, &mut arrays)?.stats;
     let half =
         (clean.index + clean.execute).mul_f64(0.5).max(clean.index + Duration::from_micros(1));
     let knobs = Knobs { lost_after: Some(half), ..Knobs::default() };
-    let lost = join(target, set.eps(), Device::Gpu, knobs).rescue(true);
+    let lost = target.on_with(Device::Gpu, &join, GpuOptions::new(), knobs).rescue(true);
     let timed = measure::best(options.reps, || measure::reused(&lost, &points, &mut arrays))?;
     agree(&format!("{}: a lost GPU", set.name), timed.stats.pairs, clean.pairs)?;
     let told = timed.stats.hybrid.as_ref().and_then(|hybrid| hybrid.lost.as_ref());

@@ -44,6 +44,56 @@ pub(crate) fn best(reps: usize, mut call: impl FnMut() -> Result<Timed>) -> Resu
     Ok(best)
 }
 
+/// A call that takes longer is made once: its first counts.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// A way to run a join, and its best call.
+pub(crate) struct Engine<J> {
+    pub(crate) join: J,
+    pub(crate) best: Option<Timed>,
+}
+
+impl<J> Engine<J> {
+    pub(crate) fn new(join: J) -> Self {
+        Engine { join, best: None }
+    }
+
+    pub(crate) fn ms(&self) -> Option<f64> {
+        self.best.as_ref().map(Timed::ms)
+    }
+}
+
+/// The best of some calls of every engine, in turn, so that all meet the same machine.
+pub(crate) fn in_turn<J>(
+    reps: usize,
+    engines: &mut [Engine<J>],
+    mut call: impl FnMut(&J) -> Result<Timed>,
+) -> Result<()> {
+    for engine in &mut *engines {
+        engine.best = Some(call(&engine.join)?).filter(|first| first.time > SLOW);
+    }
+    for _ in 0..reps {
+        for engine in &mut *engines {
+            if engine.best.as_ref().is_some_and(|best| best.time > SLOW) {
+                continue;
+            }
+            let timed = call(&engine.join)?;
+            if engine.best.as_ref().is_none_or(|best| timed.time < best.time) {
+                engine.best = Some(timed);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rate at which a GPU takes as long as the CPU did, from a call of it that was not held back
+/// ([`GpuOptions::rate_limit`](nearjoin::gpu::GpuOptions::rate_limit)). What is beside the tests
+/// takes time too: the rate is what leaves as much for them.
+pub(crate) fn rate_of_equals(free: &Stats, cpu: &Timed) -> f64 {
+    let fixed = (free.plan + free.index).as_secs_f64();
+    free.distance_tests as f64 / (cpu.time.as_secs_f64() - fixed).max(1e-3)
+}
+
 /// The number of pairs.
 pub(crate) fn count<T: Scalar>(join: &EpsJoin, points: &Points<'_, T>) -> Result<Timed> {
     let mut sink = Count::new();

@@ -7,7 +7,7 @@ use nearjoin::gpu::{Calibration, GpuOptions, Knobs, calibrate_with};
 use nearjoin::{Device, DuplicateRemoval, EpsJoin, Partitioning, Points};
 
 use super::super::cases::{HEGJOIN, Heg, IMBALANCE};
-use super::super::measure::{self, Timed, best};
+use super::super::measure::{self, Timed, best, rate_of_equals};
 use super::super::{Failures, Target, data};
 use crate::Result;
 use crate::args::Options;
@@ -66,7 +66,7 @@ fn measure(
     // As in the paper, every query is compared with all its candidates.
     let join = |device, gpu: GpuOptions, calibration: Option<Calibration>| {
         let knobs = Knobs { calibration, listed: Some(false), ..Knobs::default() };
-        let join = EpsJoin::new(set.eps()).device(device).gpu(gpu.knobs(target.knobs(knobs)));
+        let join = target.on_with(device, &EpsJoin::new(set.eps()), gpu, knobs);
         join.duplicate_removal(DuplicateRemoval::None)
     };
     let free = call(&join(Device::Gpu, GpuOptions::new(), None))?.stats;
@@ -74,9 +74,7 @@ fn measure(
         return Ok(None);
     }
     let cpu = best(options.reps, || call(&join(Device::Cpu, GpuOptions::new(), None)))?;
-    // What is beside the tests takes time too: the rate is what leaves as much for them.
-    let fixed = (free.plan + free.index).as_secs_f64();
-    let rate = free.distance_tests as f64 / (cpu.time.as_secs_f64() - fixed).max(1e-3);
+    let rate = rate_of_equals(&free, &cpu);
     let limited = || GpuOptions::new().rate_limit(rate);
     let gpu = best(1, || call(&join(Device::Gpu, limited(), None)))?;
     let mut ways = Vec::new();
