@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::gpu::Child;
 use crate::gpu::cases::{CASES, HEGJOIN, PAPERS};
+use crate::gpu::knn;
 use crate::workload::{Ask, Case, Nearest, Within};
 
 /// What `--help` prints.
@@ -12,6 +13,7 @@ Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
+       nearjoin-bench [--gpu-knn] [options]
 
 joins
   (default)         the ε-join
@@ -36,6 +38,10 @@ sections of the ε-join on a GPU
   --hybrid-papers   HEGJoin's tables on its exponential sets: DYN, SQ, SC, GPU only and CPU
                     only, with a GPU that is held back until it is as strong as the CPU
 
+sections of the KNN-join on a GPU
+  --gpu-knn         CPU, GPU, both and auto, into arrays that are used again; evenly spread
+                    points, and those that are hard; CuPy beside them where Python has it
+
 options
   --cases a,b,c     (default: all of the join)
                     ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
@@ -49,20 +55,25 @@ options
                     Expo6D2M
                     --hybrid-papers: Hybrid2D2M, Hybrid3D2M, Hybrid4D2M, Hybrid6D2M,
                     Hybrid8D2M, Hybrid2D10M, Hybrid4D10M, Hybrid6D10M, Hybrid8D10M
+                    --gpu-knn: uniform2-k8, uniform2-k32, uniform4-k8, uniform4-k32,
+                    uniform6-k8, uniform6-k32, exponential4-k8, exponential4-k32, sphere3-k8,
+                    equal2-k8, lattice2-k8, outlier2-k8, line6-k8, lognormal4-k8,
+                    uniform2-10M-k8, uniform4-10M-k8, uniform2-k4096, normal64-k10,
+                    places3-k8, few3-k8
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
                     them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
                     the sections of a GPU in proportion).
                     ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
                     KNN-join of which they take over a minute
-  --no-check        on a GPU: do not compare with the CPU's count
+  --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
-  --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join) and pykdtree (KNN-join), or
-                    none (default: all)
+  --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join) and cupy
+                    (--gpu-knn), or none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
-  --python PATH     the interpreter with numpy, scipy, scikit-learn and pykdtree
-                    (default python3)
+  --python PATH     the interpreter with numpy, scipy, scikit-learn and pykdtree, or with
+                    numpy and cupy (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
   --help            this text
@@ -97,14 +108,15 @@ pub(crate) enum Section {
     GpuPapers,
     Hybrid,
     HybridPapers,
+    GpuKnn,
     /// Every kernel on a few points, for a sanitizer.
     GpuSmall,
 }
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Gpu, GpuPapers, GpuScaling, GpuSmall, Hybrid, HybridPapers};
-        matches!(self, Gpu | GpuScaling | GpuPapers | GpuSmall | Hybrid | HybridPapers)
+        use Section::{Adversarial, Compare, Memory, Scaling};
+        !matches!(self, Compare | Scaling | Adversarial | Memory)
     }
 }
 
@@ -116,6 +128,12 @@ pub(crate) struct Peers {
     pub(crate) scipy: bool,
     pub(crate) sklearn: bool,
     pub(crate) pykdtree: bool,
+    pub(crate) cupy: bool,
+}
+
+impl Peers {
+    const ALL: Peers =
+        Peers { kiddo: true, rstar: true, scipy: true, sklearn: true, pykdtree: true, cupy: true };
 }
 
 /// Everything the command line says.
@@ -169,6 +187,9 @@ impl Options {
         if has(Section::HybridPapers) {
             names.extend(HEGJOIN.iter().map(|row| row.set.name));
         }
+        if has(Section::GpuKnn) {
+            names.extend(knn::cases::CASES.iter().map(|case| case.name));
+        }
         if self.on_gpu() { names } else { self.join.case_names() }
     }
 
@@ -192,7 +213,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
         cases: Vec::new(),
         points: None,
         reps: 5,
-        peers: Peers { kiddo: true, rstar: true, scipy: true, sklearn: true, pykdtree: true },
+        peers: Peers::ALL,
         peer_reps: 1,
         slow_peers: false,
         python: "python3".into(),
@@ -223,6 +244,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--gpu-papers" => options.sections.push(Section::GpuPapers),
             "--hybrid" => options.sections.push(Section::Hybrid),
             "--hybrid-papers" => options.sections.push(Section::HybridPapers),
+            "--gpu-knn" => options.sections.push(Section::GpuKnn),
             "--gpu-small" => options.sections.push(Section::GpuSmall),
             "--gpu-first" => options.child = Some(Child::First(value()?)),
             "--gpu-batches" => options.child = Some(Child::Batches(value()?)),
@@ -248,11 +270,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
         return Err("the sections of a GPU are for a run of their own".into());
     }
     if options.on_gpu() && options.join == Join::Knn {
-        return Err("the sections of a GPU are for the ε-join, not for --knn".into());
+        return Err("--knn is for the CPU; on a GPU it is --gpu-knn".into());
     }
     if options.on_gpu() {
-        // Their times are constants of the tables.
-        options.peers = Peers::default();
+        // The times of others are constants of the tables.
+        let cupy = options.peers.cupy && options.sections.contains(&Section::GpuKnn);
+        options.peers = Peers { cupy, ..Peers::default() };
     }
     let known = options.case_names();
     if let Some(name) =
@@ -283,8 +306,9 @@ fn peers(list: &str) -> Result<Peers, String> {
             "scipy" => peers.scipy = true,
             "sklearn" => peers.sklearn = true,
             "pykdtree" => peers.pykdtree = true,
+            "cupy" => peers.cupy = true,
             _ => {
-                let known = "kiddo, rstar, scipy, sklearn, pykdtree";
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree, cupy";
                 return Err(format!("no peer {name:?}; there are {known}"));
             }
         }
@@ -336,7 +360,7 @@ mod tests {
     #[test]
     fn the_help_names_every_case() {
         let joins = [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names);
-        for name in joins.chain(parsed("--gpu --hybrid-papers").unwrap().case_names()) {
+        for name in joins.chain(parsed("--gpu --hybrid-papers --gpu-knn").unwrap().case_names()) {
             assert!(HELP.contains(name), "{name}");
         }
     }
@@ -352,6 +376,9 @@ mod tests {
         assert_eq!(options.cases.len(), CASES.len());
         let child = parsed("--gpu-first uniform2").unwrap().child;
         assert_eq!(child, Some(Child::First("uniform2".into())));
+        let options = parsed("--gpu-knn --cases few3-k8").unwrap();
+        assert!(options.on_gpu() && options.has_case("few3-k8"));
+        assert_eq!(options.peers, Peers { cupy: true, ..Peers::default() });
     }
 
     #[test]
@@ -371,6 +398,7 @@ mod tests {
             "--gpu --knn",
             "--gpu --cases clustered",
             "--gpu-scaling --cases uniform2",
+            "--gpu-knn --cases uniform2",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

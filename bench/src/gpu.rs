@@ -1,10 +1,11 @@
-//! The ε-join on a GPU: its times beside the limits, growth, and the papers' tables.
+//! Joins on a GPU: their times beside the limits, growth, and the papers' tables.
 
 mod batches;
 pub(crate) mod cases;
 mod data;
 mod first;
 mod hybrid;
+pub(crate) mod knn;
 mod measure;
 mod papers;
 mod scaling;
@@ -30,6 +31,7 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
         Section::GpuSmall => small::run(&target, options),
         Section::Hybrid => hybrid::run(&target, options),
         Section::HybridPapers => hybrid::papers::run(&target, options),
+        Section::GpuKnn => knn::run(&target, options),
         _ => standard::run(&target, options),
     }
 }
@@ -226,6 +228,16 @@ mod tests {
         let options = self::options("--hybrid-papers --cases Hybrid3D2M --points 400");
         let (text, right) = run(Section::HybridPapers, &options).unwrap();
         assert!(right && text.matches("| Hybrid3D2M").count() >= 3, "{text}");
+    }
+
+    #[test]
+    fn the_nearest_on_the_kernels_own_sources() {
+        let options = options("--gpu-knn --cases uniform2-k8,few3-k8 --points 400 --peers none");
+        let (text, right) = run(Section::GpuKnn, &options).unwrap();
+        assert!(right, "{text}");
+        // In both types, each with its phases; the second in one.
+        assert_eq!(text.matches("| uniform2-k8").count(), 4, "{text}");
+        assert_eq!(text.matches("| few3-k8").count(), 2, "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod kiddo;
 mod python;
 mod rstar;
 
-pub(crate) use python::Python;
+pub(crate) use python::{Python, outcome};
 
 use crate::Result;
 use crate::args::Options;

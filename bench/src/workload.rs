@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution, Exp, Normal};
+use rand_distr::{Distribution, Exp, Normal, StandardNormal};
 
 /// The number of points for which the ε of the scaled cases are written.
 const STANDARD: usize = 2_000_000;
@@ -28,6 +28,10 @@ pub(crate) enum Shape {
     Line,
     /// Whole coordinates, each place of a cube once.
     Lattice,
+    /// On the unit sphere in 3-D, more of them the nearer to its equator.
+    Sphere,
+    /// As places of the world are on the unit sphere in 3-D: towns around towns, and some alone.
+    Places,
 }
 
 /// What a join is asked for.
@@ -207,6 +211,8 @@ pub(crate) fn draw(shape: Shape, points: usize, dimension: usize) -> Vec<f64> {
             along.flat_map(|x| std::iter::repeat_n(x, dimension)).collect()
         }
         Shape::Lattice => lattice(points, dimension, &mut random),
+        Shape::Sphere => (0..points).flat_map(|_| on_sphere(1.0 / 3.0, &mut random)).collect(),
+        Shape::Places => places(points, &mut random),
     }
 }
 
@@ -265,6 +271,37 @@ fn lattice(points: usize, dimension: usize, random: &mut StdRng) -> Vec<f64> {
     shuffled(points, random).flat_map(digits).collect()
 }
 
+/// A direction by three normal numbers, of which the last is flattened.
+fn on_sphere(flat: f64, random: &mut StdRng) -> [f64; 3] {
+    let [x, y, z] = std::array::from_fn(|_| StandardNormal.sample(random));
+    normalized([x, y, z * flat])
+}
+
+fn normalized(place: [f64; 3]) -> [f64; 3] {
+    let length = place.iter().map(|x| x * x).sum::<f64>().sqrt();
+    place.map(|x| x / length)
+}
+
+/// Regions whose shares fall with their rank, as the sizes of towns do, and one place in seven
+/// anywhere.
+fn places(points: usize, random: &mut StdRng) -> Vec<f64> {
+    const REGIONS: usize = 1000;
+    let centres: Vec<[f64; 3]> = (0..REGIONS).map(|_| on_sphere(1.0, random)).collect();
+    // About 60 km.
+    let offset = Normal::new(0.0, 0.01).expect("σ is positive");
+    let mut data = Vec::with_capacity(3 * points);
+    for _ in 0..points {
+        if random.random_ratio(1, 7) {
+            data.extend(on_sphere(1.0, random));
+        } else {
+            let rank = (REGIONS as f64).powf(random.random_range(0.0..1.0)) as usize;
+            let centre = centres[rank.min(REGIONS) - 1];
+            data.extend(normalized(centre.map(|x| x + offset.sample(random))));
+        }
+    }
+    data
+}
+
 fn shuffled(points: usize, random: &mut StdRng) -> impl Iterator<Item = usize> + use<> {
     let mut order: Vec<usize> = (0..points).collect();
     order.shuffle(random);
@@ -315,5 +352,17 @@ mod tests {
         assert_eq!(places(Shape::Lattice, 1000), 1000);
         assert_eq!(places(Shape::Line, 1000), 1000);
         assert_eq!(places(Shape::Outlier, 1000), 1000);
+    }
+
+    #[test]
+    fn places_of_a_sphere_are_on_it() {
+        for (shape, flat) in [(Shape::Sphere, 0.2), (Shape::Places, 1.0)] {
+            let data = draw(shape, 1000, 3);
+            let length = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>();
+            assert!(data.chunks(3).all(|row| (length(row) - 1.0).abs() < 1e-12));
+            assert_eq!(places(shape, 1000), 1000);
+            let heights = data.chunks(3).map(|row| row[2] * row[2]).sum::<f64>() / 1000.0;
+            assert!(heights < flat, "{shape:?}: {heights}");
+        }
     }
 }

@@ -202,6 +202,7 @@ mod tests {
                 Law::Uniform => 0.01,
                 // The mean density at a point, which is where the points are.
                 Law::Exponential => 20.0,
+                law => unreachable!("no paper has {law:?}"),
             };
             let around = BALL[set.dimension] * (density * set.eps()).powi(set.dimension as i32);
             let neighbors = around * set.points as f64;

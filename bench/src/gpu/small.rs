@@ -170,6 +170,7 @@ fn distance(trial: &Trial, points: usize) -> f64 {
     let side = match trial.law {
         Law::Uniform => 100.0,
         Law::Exponential => 1.0 / 20.0,
+        Law::Normal | Law::Lognormal => 3.0,
     };
     let corners = match trial.metric {
         Metric::L1 => trial.dimension as f64 / 2.0,

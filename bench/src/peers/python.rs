@@ -165,9 +165,9 @@ impl Python {
     }
 }
 
-/// Runs the script for one call: a process each, so that one that runs out of memory takes no
-/// other with it.
-fn outcome<Found: FromStr>(command: &mut Command) -> Result<Outcome<Found>> {
+/// Runs a script for one call: a process each, so that one that runs out of memory takes no
+/// other with it. It prints one line, its seconds and what it found.
+pub(crate) fn outcome<Found: FromStr>(command: &mut Command) -> Result<Outcome<Found>> {
     let output = command.stderr(Stdio::piped()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let times = text.lines().next().and_then(|line| {
