@@ -13,7 +13,7 @@ Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
-       nearjoin-bench [--gpu-knn] [options]
+       nearjoin-bench [--gpu-knn] [--knn-papers] [options]
 
 joins
   (default)         the ε-join
@@ -41,6 +41,8 @@ sections of the ε-join on a GPU
 sections of the KNN-join on a GPU
   --gpu-knn         CPU, GPU, both and auto, into arrays that are used again; evenly spread
                     points, and those that are hard; CuPy beside them where Python has it
+  --knn-papers      HybridKNN-Join's tables on its synthetic sets: the paper's scheme (the
+                    strategy ranges) beside what nearjoin does by itself, and its options
 
 options
   --cases a,b,c     (default: all of the join)
@@ -60,12 +62,14 @@ options
                     equal2-k8, lattice2-k8, outlier2-k8, line6-k8, lognormal4-k8,
                     uniform2-10M-k8, uniform4-10M-k8, uniform2-k4096, normal64-k10,
                     places3-k8, few3-k8
+                    --knn-papers: Unif2D, Unif4D, Unif6D, Expo2D, Expo4D, Expo6D
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
                     them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
-                    the sections of a GPU in proportion).
+                    the sections of a GPU in proportion, but --knn-papers 2 for each of them
+                    in place of 1e7).
                     ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
-                    KNN-join of which they take over a minute
+                    KNN-join of which they take over a minute, and 2 for --knn-papers
   --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join) and cupy
@@ -109,6 +113,7 @@ pub(crate) enum Section {
     Hybrid,
     HybridPapers,
     GpuKnn,
+    KnnPapers,
     /// Every kernel on a few points, for a sanitizer.
     GpuSmall,
 }
@@ -190,6 +195,9 @@ impl Options {
         if has(Section::GpuKnn) {
             names.extend(knn::cases::CASES.iter().map(|case| case.name));
         }
+        if has(Section::KnnPapers) {
+            names.extend(knn::papers::figures::SETS.iter().map(|set| set.name));
+        }
         if self.on_gpu() { names } else { self.join.case_names() }
     }
 
@@ -245,6 +253,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--hybrid" => options.sections.push(Section::Hybrid),
             "--hybrid-papers" => options.sections.push(Section::HybridPapers),
             "--gpu-knn" => options.sections.push(Section::GpuKnn),
+            "--knn-papers" => options.sections.push(Section::KnnPapers),
             "--gpu-small" => options.sections.push(Section::GpuSmall),
             "--gpu-first" => options.child = Some(Child::First(value()?)),
             "--gpu-batches" => options.child = Some(Child::Batches(value()?)),
@@ -360,7 +369,9 @@ mod tests {
     #[test]
     fn the_help_names_every_case() {
         let joins = [Join::Eps, Join::Knn].into_iter().flat_map(Join::case_names);
-        for name in joins.chain(parsed("--gpu --hybrid-papers --gpu-knn").unwrap().case_names()) {
+        for name in joins
+            .chain(parsed("--gpu --hybrid-papers --gpu-knn --knn-papers").unwrap().case_names())
+        {
             assert!(HELP.contains(name), "{name}");
         }
     }

@@ -32,6 +32,7 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
         Section::Hybrid => hybrid::run(&target, options),
         Section::HybridPapers => hybrid::papers::run(&target, options),
         Section::GpuKnn => knn::run(&target, options),
+        Section::KnnPapers => knn::papers::run(&target, options),
         _ => standard::run(&target, options),
     }
 }
@@ -238,6 +239,12 @@ mod tests {
         // In both types, each with its phases; the second in one.
         assert_eq!(text.matches("| uniform2-k8").count(), 4, "{text}");
         assert_eq!(text.matches("| few3-k8").count(), 2, "{text}");
+        let options = self::options("--knn-papers --cases Unif2D,Expo4D --points 150");
+        let (text, right) = run(Section::KnnPapers, &options).unwrap();
+        assert!(right, "{text}");
+        // For three k in three tables, for one in the overheads, and for one with other options.
+        assert_eq!(text.matches("| Expo4D").count(), 11, "{text}");
+        assert_eq!(text.matches("| Unif2D").count(), 12, "{text}");
     }
 
     #[test]

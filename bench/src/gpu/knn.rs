@@ -2,6 +2,7 @@
 
 pub(crate) mod cases;
 mod measure;
+pub(crate) mod papers;
 mod peers;
 
 use std::time::Duration;
@@ -177,7 +178,7 @@ impl Times {
         };
         vec![
             case.name.into(),
-            grouped(case.points as u64),
+            case.size(),
             case.k.to_string(),
             milliseconds(cpu),
             milliseconds(gpu),

@@ -5,6 +5,7 @@ use nearjoin::{Points, Scalar};
 use super::super::cases::STANDARD;
 use super::super::data::{self, Law};
 use crate::Result;
+use crate::table::grouped;
 use crate::workload::{self, Shape};
 
 /// How points are spread.
@@ -29,7 +30,7 @@ pub(crate) struct Case {
     pub(crate) has_peers: bool,
 }
 
-const fn law(name: &'static str, law: Law, dimension: usize, k: usize) -> Case {
+pub(super) const fn law(name: &'static str, law: Law, dimension: usize, k: usize) -> Case {
     Case::new(name, Spread::Law(law), dimension, k)
 }
 
@@ -43,7 +44,7 @@ impl Case {
         Case { name, spread, points, dimension, k, asking, wide: false, has_peers: false }
     }
 
-    const fn points(self, points: usize) -> Self {
+    pub(super) const fn points(self, points: usize) -> Self {
         Case { points, ..self }
     }
 
@@ -67,6 +68,15 @@ impl Case {
         let of = |points: usize| (points as f64 * share).round() as usize;
         let points = of(self.points).max(self.k + 1);
         Case { points, asking: self.asking.map(|asking| of(asking).max(1)), ..self }
+    }
+
+    /// How many points it has, and how many others ask.
+    pub(crate) fn size(&self) -> String {
+        let points = grouped(self.points as u64);
+        match self.asking {
+            Some(asking) => format!("{} × {points}", grouped(asking as u64)),
+            None => points,
+        }
     }
 
     /// Draws the points: the same in every run.
