@@ -1,5 +1,8 @@
 //! Every kernel on a few points, each answer compared with the CPU's: what a sanitizer watches.
 
+mod knn;
+
+use std::fmt::Debug;
 use std::time::Instant;
 
 use nearjoin::gpu::{Cooperation, GpuOptions, Knobs, Schedule};
@@ -94,30 +97,49 @@ fn trials() -> Vec<Trial> {
 /// The section. The second is false if an answer is wrong.
 pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> {
     let points = options.points.unwrap_or(POINTS);
-    let trials = trials();
-    let tried = trials.len();
-    let mut wrong = String::new();
-    let start = Instant::now();
-    for (at, trial) in trials.iter().enumerate() {
-        eprintln!("{:.1} s: {} of {tried}, {trial:?}", start.elapsed().as_secs_f64(), at + 1);
-        let found = match trial.wide {
+    let (within, nearest) = (trials(), knn::trials());
+    let (tried, of_nearest) = (within.len(), nearest.len());
+    let mut watched = Watched { start: Instant::now(), tried: 0, wrong: String::new() };
+    for trial in &within {
+        watched.run(trial, || match trial.wide {
             false => compare::<f32>(trial, target, points),
             true => compare::<f64>(trial, target, points),
-        };
-        if let Err(reason) = found {
-            wrong += &format!("- {trial:?}: **{reason}**\n");
-        }
+        });
     }
+    for trial in &nearest {
+        watched.run(trial, || match trial.wide {
+            false => knn::compare::<f32>(trial, target, points),
+            true => knn::compare::<f64>(trial, target, points),
+        });
+    }
+    let mut wrong = watched.wrong;
     let right = wrong.is_empty();
     if right {
         wrong = "All of them are right.\n".into();
     }
     let text = format!(
         "## Every kernel on {points} points\n\n\
-         {tried} ways to join, each for CSR (sorted, with distances, and not), degrees, a count,\n\
-         and pairs once, beside the CPU.\n\n{wrong}"
+         {tried} ways to join within ε, each for CSR (sorted, with distances, and not), degrees, a\n\
+         count, and pairs once; and {of_nearest} ways to find the nearest; beside the CPU.\n\n{wrong}"
     );
     Ok((text, right))
+}
+
+/// Trials, and what is wrong with them.
+struct Watched {
+    start: Instant,
+    tried: usize,
+    wrong: String,
+}
+
+impl Watched {
+    fn run(&mut self, trial: &dyn Debug, compare: impl FnOnce() -> Result<()>) {
+        self.tried += 1;
+        eprintln!("{:.1} s: {}, {trial:?}", self.start.elapsed().as_secs_f64(), self.tried);
+        if let Err(reason) = compare() {
+            self.wrong += &format!("- {trial:?}: **{reason}**\n");
+        }
+    }
 }
 
 fn compare<T: Scalar>(trial: &Trial, target: &Target, points: usize) -> Result<()> {
@@ -244,7 +266,9 @@ mod tests {
             let one = if module.starts_with("query") { "_0_squares" } else { "_4_squares" };
             match module.strip_suffix(one) {
                 Some(family) => not_run.contains(&(format!("{family}{other}"), name.clone())),
-                None => ["index", "rows", "sort"].iter().any(|name| module.starts_with(name)),
+                None => {
+                    ["index", "rows", "sort", "tree"].iter().any(|name| module.starts_with(name))
+                }
             }
         });
         let missed: Vec<String> = missed.map(|(module, name)| format!("{module} {name}")).collect();
