@@ -41,11 +41,11 @@ pub(crate) fn run(target: &Target, options: &Options) -> Result<(String, bool)> 
             let times = Times::measure(set, k, &setting);
             if let Some(times) = keep(&mut failures, &name, times)? {
                 eprintln!("{:.0} s: {name}: {}", began.elapsed().as_secs_f64(), times.line());
-                tables.add(set, at, &times);
+                tables.add(set, at, &times, &setting);
             }
         }
     }
-    let mut text = tables.text(points, options.reps.min(MOST_REPS));
+    let mut text = tables.text(&setting);
     text += &sweeps::run(&setting, &mut failures)?;
     Ok((text + &failures.0, failures.none()))
 }
@@ -61,6 +61,11 @@ struct Setting<'a> {
 impl Setting<'_> {
     fn reps(&self) -> usize {
         self.options.reps.min(MOST_REPS)
+    }
+
+    /// A time of the paper's, which is for as many points as its sets have.
+    fn paper(&self, seconds: Option<f64>) -> Option<f64> {
+        seconds.filter(|_| self.points == POINTS)
     }
 
     fn is_over(&self) -> bool {
@@ -217,8 +222,9 @@ impl Tables {
     }
 
     /// Adds what a set took for one of [`KS`].
-    fn add(&mut self, set: &Set, at: usize, of: &Times) {
+    fn add(&mut self, set: &Set, at: usize, of: &Times, setting: &Setting<'_>) {
         let k = KS[at];
+        let paper = setting.paper(set.seconds(k));
         let named = |cells: Vec<String>| {
             let mut row = vec![set.name.to_string(), k.to_string()];
             row.extend(cells);
@@ -232,8 +238,8 @@ impl Tables {
             times(took(&of.cpu), took(&of.ranges)),
             times(took(&of.ranges), took(&of.hybrid)),
             seconds(Some(told.seconds)),
-            seconds(set.seconds(k)),
-            times(set.seconds(k), Some(told.seconds)),
+            seconds(paper),
+            times(paper, Some(told.seconds)),
         ]);
         self.response.row(named(cells));
 
@@ -265,14 +271,18 @@ impl Tables {
         self.imbalance.row(named(cells));
     }
 
-    fn text(&self, points: usize, reps: usize) -> String {
+    fn text(&self, setting: &Setting<'_>) -> String {
+        let checked = match setting.options.check {
+            true => "Answers are the CPU's in every bit",
+            false => "Answers were not compared",
+        };
         format!(
             "## HybridKNN-Join's tables\n\n\
-             {} f32 points in each set; best of {reps} calls after one that does not count, of one where\n\
+             {} f32 points in each set; best of {} calls after one that does not count, of one where\n\
              a call takes over half a second; into arrays that are used again. `ranges` is the paper's\n\
              scheme with its options (table 4), but for the last few queries; `gpu` and `hybrid` without\n\
-             it are what nearjoin does by itself. Answers are the CPU's in every bit. The paper's\n\
-             machine: {MACHINE}.\n\n\
+             it are what nearjoin does by itself. {checked}. The paper's machine:\n\
+             {MACHINE}.\n\n\
              Response time, beside the paper's tables 6 (k = 32) and 7 (k = 8, t = 8); its plots (figure\n\
              16) have no numbers. Its times leave out the first indexes.\n\n{}\n\
              Queries solved by the GPU, beside figure 19(b); failed of attempted queries, beside table 8;\n\
@@ -282,7 +292,8 @@ impl Tables {
              queue is within our time to join.\n\n{}\n\
              Imbalance, beside figure 12: |T_cpu − T_gpu| ÷ T; it is 0 where one of them stood by. Of a\n\
              strength: the GPU is held back until it alone would take as long as the CPU alone.\n\n{}",
-            grouped(points as u64),
+            grouped(setting.points as u64),
+            setting.reps(),
             self.response,
             self.queries,
             self.overheads,

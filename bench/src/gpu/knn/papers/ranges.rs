@@ -4,6 +4,9 @@ use nearjoin::{Device, KnnJoin, RangesOptions, RangesStats, Strategy};
 
 use super::super::super::measure::Timed;
 
+/// Where it runs: on the GPU alone, and on both.
+pub(super) const DEVICES: [Device; 2] = [Device::Gpu, Device::Hybrid];
+
 /// A KNN-join by ranges.
 pub(super) fn join(k: usize, options: RangesOptions) -> KnnJoin {
     KnnJoin::new(k).strategy(Strategy::Ranges).ranges(options)
@@ -69,6 +72,3 @@ impl Told {
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
-
-/// Where the paper's scheme runs: on the GPU alone, and on both.
-pub(super) const DEVICES: [Device; 2] = [Device::Gpu, Device::Hybrid];

@@ -68,7 +68,8 @@ impl Sweeper<'_, '_> {
                 let Some(paper) = set.threads else { continue };
                 if let Some(took) = self.sweep(set, k, THREADS.iter().map(ranges::threads))? {
                     table.row(row(set, k, &took));
-                    let mut cells = row(set, k, &paper[at].map(Some));
+                    let paper = paper[at].map(|seconds| self.setting.paper(Some(seconds)));
+                    let mut cells = row(set, k, &paper);
                     cells[0] += ", paper";
                     table.row(cells);
                 }
