@@ -150,5 +150,11 @@ mod tests {
         for Binary { name, .. } in BINARIES {
             assert!(SCRIPT.contains(&format!("\"$bin/{name}\"")), "{name}");
         }
+        // Every section of the benchmarks that is for a GPU.
+        for flag in
+            ["gpu", "gpu-scaling", "gpu-papers", "hybrid", "hybrid-papers", "gpu-knn", "knn-papers"]
+        {
+            assert!(SCRIPT.contains(&format!(" --{flag} ")), "{flag}");
+        }
     }
 }

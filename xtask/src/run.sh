@@ -2,12 +2,13 @@
 # Tests and measures nearjoin on the GPU of this machine.
 #
 #   run.sh [section …]    sections: conformance unit memcheck racecheck bench scaling papers
-#                         hybrid hybrid-papers
+#                         hybrid hybrid-papers knn knn-papers
 #                         (default: all of them; check: the first four; tables: the others)
 #
 # Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
-# QUICK=1 makes the tables smaller. SMALL=N gives the sanitizers N points. A section that fails
-# does not keep the others from running.
+# QUICK=1 makes the tables smaller. SMALL=N gives the sanitizers N points. PYTHON=PATH is an
+# interpreter with CuPy, to be timed beside. A section that fails does not keep the others from
+# running.
 
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,6 +56,8 @@ section() {
     papers) table gpu-papers --gpu-papers --reps 3 ;;
     hybrid) table hybrid --hybrid ;;
     hybrid-papers) table hybrid-papers --hybrid-papers --reps 2 ;;
+    knn) table gpu-knn --gpu-knn ${PYTHON:+--python "$PYTHON"} ;;
+    knn-papers) table knn-papers --knn-papers --reps 2 ;;
     *)
         echo "no section $1: see the top of run.sh"
         return 2
@@ -63,7 +66,7 @@ section() {
 }
 
 checks="conformance unit memcheck racecheck"
-tables="bench scaling papers hybrid hybrid-papers"
+tables="bench scaling papers hybrid hybrid-papers knn knn-papers"
 wanted=()
 for name in "${@:-all}"; do
     case $name in
