@@ -247,7 +247,7 @@ fn check_documented(stats: &Value) {
     let documented = include_str!("../../../../docs/stats.md");
     let mut listed: Vec<&str> =
         documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    for object in ["gpu", "hybrid"] {
+    for object in ["gpu", "hybrid", "ranges"] {
         assert!(listed.contains(&object), "{listed:?}");
         let below = format!("{object}.");
         match stats[object].is_null() {

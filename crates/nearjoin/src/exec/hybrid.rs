@@ -36,6 +36,8 @@ pub(crate) use ranges::{Ranges, Setup as RangesSetup};
 pub(crate) use reserve::Reserve;
 pub(crate) use shared::{Setup, Shared};
 
+use std::sync::OnceLock;
+
 use crate::error::{Error, Result};
 use crate::exec::pool;
 
@@ -64,6 +66,15 @@ fn at_once<C, G: Send>(
             (cpu(), Err(Error::Device { device: "gpu", reason }))
         }
     })
+}
+
+/// What is made when it is first asked for, and may fail to be.
+fn made<V>(place: &OnceLock<V>, make: impl FnOnce() -> Result<V>) -> Result<&V> {
+    if let Some(made) = place.get() {
+        return Ok(made);
+    }
+    let made = make()?;
+    Ok(place.get_or_init(|| made))
 }
 
 /// The reason alone.

@@ -27,11 +27,11 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use nearest::Nearest;
-use order::Order;
+use order::{Order, Populations};
 
 use super::log::Log;
 use super::reserve::Reserve;
-use super::{at_once, is_loss};
+use super::{at_once, is_loss, made};
 use crate::error::Result;
 use crate::exec::cpu::units::OnHost;
 use crate::exec::gpu::ranges::Ranges as OnGpu;
@@ -75,6 +75,7 @@ struct Common<'a, T> {
     /// The index of the first ε; none where the device was lost before it had one.
     first: Option<Box<dyn OnDevice<T> + 'a>>,
     cpu: Cpu<'a, T>,
+    populations: OnceLock<Populations>,
     log: Log,
     told: Mutex<RangesStats>,
 }
@@ -175,8 +176,9 @@ impl<'a, T: Scalar> Ranges<'a, T> {
             }
             first => Some(first?),
         };
-        let common = Common { setup, first, cpu, log, told: Mutex::default() };
-        Ok(Ranges { common: Arc::new(common), part: None, order: OnceLock::new() })
+        let (populations, told) = (OnceLock::new(), Mutex::default());
+        let common = Arc::new(Common { setup, first, cpu, populations, log, told });
+        Ok(Ranges { common, part: None, order: OnceLock::new() })
     }
 
     /// The options of the queue: a device that works alone takes all that is left at a time.
@@ -190,15 +192,16 @@ impl<'a, T: Scalar> Ranges<'a, T> {
 
     /// The queries in the order of the queue.
     fn order(&self) -> Result<&Order> {
-        if let Some(order) = self.order.get() {
-            return Ok(order);
-        }
         let setup = &self.common.setup;
-        let most = setup.by.most_in_a_cell(setup.enough());
-        let asking = (setup.gpu.left, self.part.as_deref());
-        let cells = &setup.by.cells;
-        let made = setup.gpu.pool.install(|| Order::new(cells, asking, setup.right(), most))?;
-        Ok(self.order.get_or_init(|| made))
+        let (cells, pool) = (&setup.by.cells, setup.gpu.pool);
+        made(&self.order, || {
+            let populations = made(&self.common.populations, || {
+                pool.install(|| Populations::new(cells, setup.right()))
+            })?;
+            let most = setup.by.most_in_a_cell(setup.enough());
+            let asking = (setup.gpu.left, self.part.as_deref());
+            pool.install(|| Order::new(cells, asking, populations, most))
+        })
     }
 
     fn row_of(&self, number: u32) -> u32 {

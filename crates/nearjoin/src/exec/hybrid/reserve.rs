@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::made;
 use crate::error::Result;
 use crate::exec::Executor;
 
@@ -22,11 +23,7 @@ impl<'a, T> Reserve<'a, T> {
 
     /// The join, which may have to be planned and indexed first.
     pub(super) fn join(&self) -> Result<&(dyn Executor<T> + 'a)> {
-        if let Some(join) = self.made.get() {
-            return Ok(&**join);
-        }
-        let made = (self.make)()?;
-        Ok(&**self.made.get_or_init(|| made))
+        Ok(&**made(&self.made, || (self.make)())?)
     }
 
     /// Whether it was needed.
