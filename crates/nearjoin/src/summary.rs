@@ -148,8 +148,11 @@ impl Summary {
             metric: threshold.metric,
             differences: Vec::new(),
             pairs: Pairs::none(dim),
-            pruning: effort.nearest.and_then(|k| Pruning::sample(left, other, threshold, k)),
+            pruning: None,
         };
+        summary.pruning = effort
+            .nearest
+            .and_then(|k| Pruning::sample(left, other, threshold, &summary.extents, k));
         summary.sample(left, other, threshold, effort);
         summary
     }

@@ -45,6 +45,7 @@ impl Pruning {
         left: Points<'_, T>,
         right: Points<'_, T>,
         threshold: &Threshold<T>,
+        extents: &[(f64, f64)],
         k: usize,
     ) -> Option<Self> {
         let most = (COORDINATES / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
@@ -67,16 +68,15 @@ impl Pruning {
             groups.sort_by(f64::total_cmp);
             (BEYOND * groups[groups.len() / 2]).min(points as f64)
         });
-        Some(Pruning { points, tests, k, even: is_even(&rows(right, most), dim) })
+        Some(Pruning { points, tests, k, even: is_even(&rows(right, most), dim, extents) })
     }
 }
 
 /// Whether points lie evenly in cells over the dimensions in which they spread most: whether a
-/// point shares its cell with hardly more others than it would if they did.
-fn is_even(points: &[f64], dim: usize) -> bool {
+/// point shares its cell with hardly more others than it would if they did. The extents are those of
+/// all points, which one outlier that no sample has makes large.
+fn is_even(points: &[f64], dim: usize, extents: &[(f64, f64)]) -> bool {
     let len = points.len() / dim;
-    let all: Vec<u32> = (0..len as u32).collect();
-    let extents = extents(points, dim, &all);
     let width = |j: usize| extents[j].1 / 2.0 - extents[j].0 / 2.0;
     let mut dims: Vec<usize> = (0..dim).collect();
     dims.sort_by(|&a, &b| width(b).total_cmp(&width(a)));
@@ -118,7 +118,8 @@ impl Leaves {
         Leaves { points, boxes, dim }
     }
 
-    /// Points of the leaves that are no farther away than the `k`-th neighbour, or `cap`.
+    /// Points of the leaves that are no farther away than the `k`-th neighbour, or `cap`. Of leaves at
+    /// exactly that distance a search opens few: those with smaller rows than it has found.
     fn looked_at(&self, query: &[f64], k: usize, cap: f64, metric: Metric) -> usize {
         let gap = |gaps: &mut dyn Iterator<Item = f64>| gaps.fold(0.0, |a, g| metric.widen(a, g));
         let apart = |point: &[f64]| gap(&mut point.iter().zip(query).map(|(x, y)| (x - y).abs()));
@@ -129,7 +130,13 @@ impl Leaves {
             let sides = leaf.iter().zip(query);
             gap(&mut sides.map(|((lo, hi), x)| (lo - x).max(x - hi).max(0.0)))
         };
-        LEAF * self.boxes.chunks_exact(self.dim).filter(|leaf| outside(leaf) <= bound).count()
+        let (mut nearer, mut tied) = (0, 0);
+        for leaf in self.boxes.chunks_exact(self.dim) {
+            let outside = outside(leaf);
+            nearer += usize::from(outside < bound);
+            tied += usize::from(outside == bound);
+        }
+        LEAF * (nearer + tied.min(k / LEAF + 1))
     }
 }
 
@@ -185,7 +192,7 @@ mod tests {
             .collect();
         let points = Points::new(&data, dim).unwrap();
         let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        Pruning::sample(points, points, &threshold, 8).unwrap()
+        Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8).unwrap()
     }
 
     #[test]
@@ -204,6 +211,28 @@ mod tests {
         let data = vec![1.0; 4000];
         let points = Points::new(&data, 1).unwrap();
         let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        assert_eq!(Pruning::sample(points, points, &threshold, 8), None);
+        assert_eq!(
+            Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8),
+            None
+        );
+    }
+
+    /// Among equal points the smaller rows win, and boxes know theirs; and one outlier leaves the
+    /// others in one cell.
+    #[test]
+    fn equal_points_are_easy_and_an_outlier_is_not_even() {
+        let threshold = Threshold::none(Metric::L2, Scale::NONE);
+        let sample = |data: &[f64]| {
+            let points = Points::new(data, 2).unwrap();
+            Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8)
+                .unwrap()
+        };
+        let equal = sample(&vec![3.0; 40_000]);
+        assert!(equal.tests[1] < 100.0, "{equal:?}");
+        let mut data: Vec<f64> = (0..40_000).map(|i| f64::from(i * 7919 % 40_009)).collect();
+        assert!(sample(&data).even);
+        data[1] = 1e12;
+        data[0] = 1e12;
+        assert!(!sample(&data).even);
     }
 }

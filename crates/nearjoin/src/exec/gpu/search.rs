@@ -323,9 +323,11 @@ mod tests {
         for (k, distances, bytes) in [(1, false, 1), (8, true, 1 << 20), (5000, true, 100)] {
             let layout = Layout::new::<f64>(k, distances, false, bytes);
             let ids = layout.ids_at + 4 * k * layout.rows_per_piece;
-            assert!(layout.ids_at >= 4 * layout.rows_per_piece && layout.ids_at % LINE == 0);
+            assert!(
+                layout.ids_at >= 4 * layout.rows_per_piece && layout.ids_at.is_multiple_of(LINE)
+            );
             assert_eq!(layout.distances_at > 0, distances);
-            assert!(layout.piece_bytes >= ids && layout.piece_bytes % LINE == 0);
+            assert!(layout.piece_bytes >= ids && layout.piece_bytes.is_multiple_of(LINE));
             assert!(!distances || layout.distances_at >= ids);
             assert_eq!((layout.pieces(0), layout.pieces(layout.rows_per_piece + 1)), (0, 2));
         }
