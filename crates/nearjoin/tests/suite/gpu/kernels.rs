@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use nearjoin::gpu::{Cooperation, GpuOptions, Knobs, Schedule};
-use nearjoin::{DuplicateRemoval, EpsJoin, Metric, PointsBuf, Scalar, Strategy};
+use nearjoin::{
+    Device, DuplicateRemoval, EpsJoin, KnnJoin, Metric, Neighbors, PointsBuf, Scalar, Strategy,
+};
 use nearjoin_simt::Simt;
 
 use crate::check::{self, Case};
 use crate::data::{Data, SPACING};
+use crate::knn::{dense, truth};
 
 /// Joins in every dimension and metric, so that together they need every kernel of the type.
 fn all<T: Scalar>(simt: &Simt) {
@@ -64,12 +67,46 @@ fn all<T: Scalar>(simt: &Simt) {
     }
 }
 
+/// The nearest of points in every dimension and metric, few and many of them, down a tree and among
+/// all; and of points enough for a sample.
+fn nearest<T: Scalar>(simt: &Simt) {
+    let driver = Some(Arc::new(simt.clone()) as _);
+    let gpu = GpuOptions::new().knobs(Knobs { driver, ..Knobs::default() });
+    let on_gpu = |k: usize| KnnJoin::new(k).device(Device::Gpu).gpu(gpu.clone());
+    for dim in 1..=9 {
+        let points = Data::Uniform.points::<T>(50, dim, 1);
+        let points = points.as_points();
+        for metric in Metric::ALL {
+            for (k, strategy) in [
+                (3, Strategy::Tree),
+                (12, Strategy::Tree),
+                (30, Strategy::Tree),
+                (40, Strategy::Tree),
+                (5, Strategy::Brute),
+            ] {
+                let mut found = Neighbors::new();
+                let join = on_gpu(k).metric(metric).strategy(strategy);
+                join.plan_self(&points).unwrap().run(&mut found).unwrap();
+                let expected = truth(&points, None, k, metric, false);
+                let context = format!("{} {dim}-D {metric} k={k} {strategy}", T::NAME);
+                assert_eq!(dense(&found), expected, "{context}");
+            }
+        }
+    }
+    let points = Data::Uniform.points::<T>(4200, 2, 1);
+    let points = points.as_points();
+    let (mut found, mut expected) = (Neighbors::new(), Neighbors::new());
+    on_gpu(2).strategy(Strategy::Tree).plan_self(&points).unwrap().run(&mut found).unwrap();
+    KnnJoin::new(2).device(Device::Cpu).plan_self(&points).unwrap().run(&mut expected).unwrap();
+    assert!(found == expected);
+}
+
 #[test]
 fn every_kernel_runs() {
     let (single, double) = (Simt::new().lazy(), Simt::new().lazy());
     std::thread::scope(|scope| {
-        scope.spawn(|| all::<f32>(&single));
-        scope.spawn(|| all::<f64>(&double));
+        scope.spawn(|| (all::<f32>(&single), nearest::<f32>(&single)));
+        scope.spawn(|| (all::<f64>(&double), nearest::<f64>(&double)));
     });
     let mut missed = single.kernels_not_run();
     let missed_too = double.kernels_not_run();
