@@ -181,8 +181,6 @@ fn failures_name_the_file_the_place_and_the_value() {
     named("within p.csv --eps 1 --columns X,Y", &["did you mean \"x\"", "\"x\", \"y\""]);
     named("within p.csv --eps 1 --memory-limit 100", &["the index needs", "raise the limit"]);
     named("knn p.csv -k 4 -o n.npz", &["-k 4", "only 3 points", "--pad"]);
-    named("knn p.csv -k 2 --device gpu", &["gpu", "no KNN-join for GPUs", "auto or cpu"]);
-    named("knn p.csv -k 2 --device hybrid", &["hybrid", "no KNN-join for GPUs", "auto or cpu"]);
     named("knn p.csv -k 2 --memory-limit 100", &["the index needs", "kept for writing"]);
     named("knn p.csv -k 1e15 --pad -o n.npz", &["n.npz could not be written", "too large"]);
     let k = u64::MAX / 4;
