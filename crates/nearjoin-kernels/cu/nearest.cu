@@ -6,9 +6,12 @@
 #if WIDTH > 0
 // ---------------------------------------------------------------- 32 queries together, k up to 32
 
-// Keys that wait in shared memory for each lane, and lanes of a block.
+// Keys that wait in shared memory for each lane, those that are sorted at a time, and lanes of a block.
 #define WAITING 16u
+#define SOME_WAITING 8u
 #define TOGETHER 128u
+// Lanes that want a leaf, at the most, if others measure its points for them.
+#define SHARED 16u
 
 // Numbers that are loaded 16 bytes at a time.
 template <u32 COUNT> struct Numbers {
@@ -66,11 +69,13 @@ __device__ __forceinline__ void write_row(const Search& search, const Key (&best
 
 // A lane for each query, the k best of it in registers.
 //
-//     a leaf that a lane's own bound reaches: all lanes measure its points
+//     a leaf that a lane's own bound reaches: all lanes measure its points, each for itself, or
+//             where few want it, every eight lanes for one of those
 //         what is nearer than a lane's k-th best waits
 //     when more than half of the room of some lane is full: all sort what waits, and keep the best
 template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     __shared__ Key waiting[TOGETHER / WARP][WAITING][WARP];
+    __shared__ u32 sharing[TOGETHER / WARP][SHARED];
     u64 slot = search.first + thread_number();
     if (slot - lane() >= search.end) return;
     u32 number = slot < search.end ? search.left_numbers[slot] : NONE;
@@ -78,8 +83,8 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     u32 asking = __ballot_sync(ALL, asks);
     if (asking == 0) return;
     // A lane without a query has another's, and wants nothing.
-    u32 stand_in = __ffs((int)asking) - 1;
-    Point<Scalar> x = Point<Scalar>::at(search.left, asks ? slot : slot - lane() + stand_in);
+    u64 stand_in = slot - lane() + first_of(asking);
+    Point<Scalar> x = Point<Scalar>::at(search.left, asks ? slot : stand_in);
     u32 own = !search.exclude_self || !asks ? NONE
               : search.left_names           ? search.left_names[number]
                                             : number;
@@ -105,15 +110,19 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     u32 worst_id = NONE, waits = 0;
     u32 tests = 0;
     Key(&mine)[WAITING][WARP] = waiting[threadIdx.x / WARP];
+    u32(&those)[SHARED] = sharing[threadIdx.x / WARP];
 
     auto flush = [&]() {
-        Key more[WAITING];
+        Key more[SOME_WAITING];
 #pragma unroll
-        for (u32 i = 0; i < WAITING; i++)
-            more[i] = i < waits ? mine[i][lane()] : make_key(INFINITE, NONE);
-        waits = 0;
-        sort_keys<0, WAITING>(more);
-        keep_first<K, WAITING>(best, more);
+        for (u32 i = 0; i < SOME_WAITING; i++) {
+            more[i] = i < waits ? mine[waits - 1 - i][lane()] : make_key(INFINITE, NONE);
+            // What others found for this lane may be itself.
+            if (id_of(more[i]) == own) more[i] = make_key(INFINITE, NONE);
+        }
+        waits -= min(waits, SOME_WAITING);
+        sort_keys<0, SOME_WAITING>(more);
+        keep_first<K, SOME_WAITING>(best, more);
         last = best[K - 1];
         if (search.k < K) {
 #pragma unroll
@@ -158,36 +167,69 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
 #pragma unroll
             for (u32 j = 0; j < WIDTH; j++)
                 far = add(far, gap(box.low(j), box.high(j), x[j]), weight);
-            bool wants =
-                far < bound || (far == bound && search.level[level].least[at] < id_of(last));
-            return __any_sync(ALL, wants) != 0;
+            // A smaller row wins a tie.
+            u32 wanting = __ballot_sync(ALL, far < bound), tied = __ballot_sync(ALL, far == bound);
+            if (tied)
+                wanting |= __ballot_sync(
+                    ALL, far == bound && search.level[level].least[at] < id_of(last));
+            return wanting;
         },
-        [&](u32 leaf) {
+        [&](u32 leaf, u32 wanting) {
             tests += LEAF;
-#pragma unroll 1
-            for (u32 half = 0; half < LEAF; half += LEAF / 2) {
-                u64 place = (u64)leaf * LEAF + half;
-                Half y = Half::load(search.right + place * WIDTH);
-#pragma unroll
-                for (u32 i = 0; i < LEAF / 2; i++) {
+            if (__popc(wanting) <= SHARED) {
+                u64 place = (u64)leaf * LEAF + lane() % LEAF;
+                Point<Scalar> y = Point<Scalar>::at(search.right, place);
+                // Those lanes, in ascending order.
+                u32 many = __popc(wanting), before_it = __popc(wanting & ((1u << lane()) - 1));
+                bool wants = wanting >> lane() & 1;
+                if (wants) those[before_it] = lane();
+                __syncwarp();
+                // Every eight lanes take the next of them.
+                for (u32 taken = 0; taken < many; taken += WARP / LEAF) {
+                    u32 taker = taken + lane() / LEAF, whose = those[taker] % WARP;
                     Scalar acc = 0;
 #pragma unroll
                     for (u32 j = 0; j < WIDTH; j++)
-                        acc = step(acc, x[j], y.number(i * WIDTH + j), weight);
-                    if (acc <= bound) {
-                        u32 id = search.right_ids[place + i];
-                        Key key = make_key(acc, id);
-                        if (id != own && before(key, last)) mine[waits++][lane()] = key;
+                        acc = step(acc, __shfl_sync(ALL, x[j], whose), y[j], weight);
+                    Scalar its_bound = __shfl_sync(ALL, bound, whose);
+                    u32 its_waits = __shfl_sync(ALL, waits, whose);
+                    bool hit = taker < many && acc <= its_bound;
+                    u32 hits = __ballot_sync(ALL, hit);
+                    if (hits == 0) continue;
+                    if (hit) {
+                        u32 ahead = hits >> lane() / LEAF * LEAF & ((1u << lane() % LEAF) - 1);
+                        mine[its_waits + __popc(ahead)][whose] = make_key(acc, search.right_ids[place]);
+                    }
+                    u32 group = before_it - taken;
+                    if (wants && group < WARP / LEAF)
+                        waits += __popc(hits >> group * LEAF & ((1u << LEAF) - 1));
+                }
+                __syncwarp();
+            } else {
+#pragma unroll 1
+                for (u32 half = 0; half < LEAF; half += LEAF / 2) {
+                    u64 place = (u64)leaf * LEAF + half;
+                    Half y = Half::load(search.right + place * WIDTH);
+#pragma unroll
+                    for (u32 i = 0; i < LEAF / 2; i++) {
+                        Scalar acc = 0;
+#pragma unroll
+                        for (u32 j = 0; j < WIDTH; j++)
+                            acc = step(acc, x[j], y.number(i * WIDTH + j), weight);
+                        if (acc <= bound) {
+                            Key key = make_key(acc, search.right_ids[place + i]);
+                            if (before(key, last)) mine[waits++][lane()] = key;
+                        }
                     }
                 }
             }
             if (__any_sync(ALL, waits > WAITING - LEAF)) flush();
         });
-    flush();
+    while (__any_sync(ALL, waits > 0)) flush();
 
     if (asks) {
         u64 row = row_of(search, slot, number);
-        *search.answer.query(row) = number;
+        if (search.answer.ids_at) *search.answer.query(row) = number;
         u32* ids = search.answer.ids(row);
         Scalar* distances = search.answer.distances_at ? search.answer.distances(row) : nullptr;
         // As many at a time as rows allow.
@@ -200,7 +242,7 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
 }
 
 // As many blocks at once as registers allow without spilling much.
-KERNEL(__launch_bounds__(TOGETHER, 7) nearest_8)(__grid_constant__ const Search search) {
+KERNEL(__launch_bounds__(TOGETHER, WIDTH > 4 ? 7 : 8) nearest_8)(__grid_constant__ const Search search) {
     nearest<8>(search);
 }
 EXPORT(nearest_8)
@@ -282,8 +324,8 @@ KERNEL(nearest_any)(__grid_constant__ const Search search) {
                        (far == acc_of(last) && search.level[level].least[box] < id_of(last));
             },
             // That is how far it was measured.
-            [&](u32, u32) { return true; },
-            [&](u32 leaf) {
+            [&](u32, u32) { return ALL; },
+            [&](u32 leaf, u32) {
                 Scalar acc = 0;
                 Key key = last;
                 bool is = false;

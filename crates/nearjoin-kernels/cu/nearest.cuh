@@ -19,8 +19,8 @@ struct Answer {
     unsigned char* pieces;
     u64 rows_per_piece;
     u64 piece_bytes;
+    // 0 where numbers are not wanted, or distances.
     u64 ids_at;
-    // 0 where they are not wanted.
     u64 distances_at;
     // Whether what was added up is wanted and not the distance.
     u64 raw;
@@ -99,64 +99,89 @@ __device__ __forceinline__ Scalar gap(Scalar low, Scalar high, Scalar x) {
     return subtract(x, min(larger(x, low), high));
 }
 
-// What of a tree has been looked at. Lane i remembers level i.
+__device__ __forceinline__ u32 first_of(u32 lanes) { return __ffs((int)lanes) - 1; }
+
+// The lane that has the least number; all differ.
+__device__ __forceinline__ u32 lane_of_least(u32 x) {
+    u32 least = x;
+#pragma unroll
+    for (u32 with = 1; with < WARP; with *= 2) least = min(least, __shfl_xor_sync(ALL, least, with));
+    return first_of(__ballot_sync(ALL, x == least));
+}
+
+// What of a tree has been looked at. Lane i remembers box i of every 32, in a bit for each level.
 //
 //     look at the boxes of the highest level
 //     as long as there are boxes that may hold a neighbour:
-//         take the nearest of them
-//         look at the boxes in it, or open it if it is a leaf
+//         take the nearest of them, and look at the boxes in it
+//         if those are leaves, open all that may hold a neighbour, the nearest first
 //         when none is left, go on in the level above
 //
 // `measure` says how far a box is, and in which order boxes are taken; `may_hold` whether it may hold
-// a neighbour still; `reached` whether it does for some query, and is asked by all lanes before they
-// look into a box; `open` gets one leaf, or for every eight lanes one.
+// a neighbour still; `reached` for which lanes it does, and is asked by all before they look into
+// a box; `open` gets a leaf and those lanes, or where it takes some `AT_ONCE`, every eight lanes their
+// own.
+//
+// Whatever says where the warp is comes from ballots: the compiler knows of those, and of no shuffle,
+// that they are the same in all lanes, and keeps it in registers that all lanes share.
 template <u32 AT_ONCE, class Measure, class MayHold, class Reached, class Open>
 __device__ __forceinline__ void descend(const Search& search, Measure measure, MayHold may_hold,
                                         Reached reached, Open open) {
-    u32 level = (u32)search.levels - 1, first = 0, count = (u32)search.level[level].count;
-    u32 left = count >= WARP ? ALL : (1u << count) - 1, firsts = 0, lefts = 0;
+    u32 level = (u32)search.levels - 1, first = 0, lefts = 0;
+    u32 left = __ballot_sync(ALL, lane() < search.level[level].count);
     while (true) {
         float rank = 0;
         Scalar far = measure(level, first, left, rank);
+        // The rank, with the lane in place of its last bits; behind all, of what may hold none: it never
+        // will, for bounds only shrink.
+        auto key = [&]() {
+            bool may = (left >> lane() & 1) && may_hold(level, first + lane(), far);
+            left = __ballot_sync(ALL, may);
+            return may ? (__float_as_uint(rank) & ~(WARP - 1)) | lane() : NONE;
+        };
         bool goes_down = false;
         u32 chosen = 0;
-        while (!goes_down) {
-            bool may = (left >> lane() & 1) && may_hold(level, first + lane(), far);
-            // What may hold none now never will: bounds only shrink.
-            left = __ballot_sync(ALL, may);
-            if (left == 0) break;
-            u32 mine = NONE;
-#pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
-                // The rank, with the lane in place of its last bits.
-                u32 key = left >> lane() & 1 ? (__float_as_uint(rank) & ~(WARP - 1)) | lane() : NONE;
-                for (u32 with = 1; with < WARP; with *= 2)
-                    key = min(key, __shfl_xor_sync(ALL, key, with));
-                chosen = key % WARP;
+        if (level > 0) {
+            while (!goes_down) {
+                u32 mine = key();
+                if (left == 0) break;
+                chosen = lane_of_least(mine);
                 left &= ~(1u << chosen);
-                if (AT_ONCE == 1 || lane() / LEAF == i) mine = first + chosen;
-                if (level > 0 || left == 0) break;
+                goes_down = reached(level, first + chosen) != 0;
             }
-            if (!reached(level, first + chosen)) continue;
-            goes_down = level > 0;
-            if (!goes_down) open(mine);
+        } else {
+            u32 mine = key(), leaves = __popc(left), place = 0;
+            for (u32 rest = left; rest != 0; rest &= rest - 1)
+                place += __shfl_sync(ALL, mine, first_of(rest)) < mine;
+            for (u32 i = 0; i < leaves; i += AT_ONCE) {
+                u32 leaf = first_of(__ballot_sync(ALL, place == i));
+                if constexpr (AT_ONCE == 1) {
+                    u32 wanting = reached(0, first + leaf);
+                    if (wanting != 0) open(first + leaf, wanting);
+                } else {
+                    for (u32 n = 1; n < AT_ONCE; n++) {
+                        u32 next = __ballot_sync(ALL, place == i + n);
+                        if (lane() / LEAF == n) leaf = next ? first_of(next) : NONE;
+                    }
+                    Scalar away = __shfl_sync(ALL, far, leaf % WARP);
+                    bool may = leaf != NONE && may_hold(0, first + leaf, away);
+                    u32 wanting = __ballot_sync(ALL, may);
+                    if (wanting != 0) open(may ? first + leaf : NONE, wanting);
+                }
+            }
         }
         if (goes_down) {
-            if (lane() == level) {
-                firsts = first;
-                lefts = left;
-            }
+            lefts = (lefts & ~(1u << level)) | (left >> lane() & 1) << level;
             first = (first + chosen) * WARP;
             level--;
-            count = (u32)search.level[level].count - first;
-            left = count >= WARP ? ALL : (1u << count) - 1;
+            left = __ballot_sync(ALL, first + lane() < search.level[level].count);
         } else {
             // Up, past levels of which nothing is left.
             do {
                 if (++level == search.levels) return;
-                left = __shfl_sync(ALL, lefts, level);
+                first = first / WARP / WARP * WARP;
+                left = __ballot_sync(ALL, lefts >> level & 1);
             } while (left == 0);
-            first = __shfl_sync(ALL, firsts, level);
         }
     }
 }
