@@ -12,7 +12,9 @@
 //! search takes long anyway, that costs nothing: the host writes them while the device finds others.
 //! Short rows that are found quickly are put in the order of the input on the device, all of them
 //! before the first is sent: a host would take longer to write them to their places, half a line each,
-//! than the bus takes to bring them.
+//! than the bus takes to bring them. (To send some of the input's rows while others are found would need
+//! queries by row, and those that are neighbours in space would no longer share a search: tried, and
+//! three times as slow.)
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,19 +22,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::device::{Array, Device, Stage};
-use super::driver::{self, Fault, HostMemory, Transfer};
+use super::driver::{self, Fault, Transfer};
 use super::job::norm;
 use super::partial::Partial;
+use super::pieces::Delivery;
 use super::ring::with_landers;
-use super::search::{Layout, Room, Search, Side};
+use super::search::{Layout, Room, Search, Side, Wants};
 use super::session::{Result, Session, Stop};
 use super::tree::{Growing, Role};
 use super::upload;
 use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
-use crate::exec::{
-    Emit, Executor, Lists, Meeting, OnDevice, Part, Request, Rows, Work, sort_by_id,
-};
+use crate::exec::{Emit, Executor, Lists, Meeting, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
 use crate::memory::copied;
 use crate::metric::Threshold;
@@ -50,9 +51,6 @@ const STREAMS: usize = 3;
 const LANDING: usize = 16;
 const LANDING_IN_ORDER: usize = 8;
 const LANDING_IN_LANE: usize = 2;
-/// Bytes of a piece that crosses the bus, for each that the model of batches says: with its rows goes
-/// their way to a sink, which costs something for each piece.
-const PIECE: usize = 2;
 
 /// What a KNN-join on a device needs to know.
 #[derive(Clone)]
@@ -115,17 +113,6 @@ pub(crate) struct GpuKnn<'a, T> {
 struct Rooms<T> {
     of_stages: Vec<(Stage, Room<T>)>,
     rows: usize,
-}
-
-/// What a batch is delivered with.
-struct Delivery<'d, T> {
-    request: Request,
-    layout: Layout,
-    /// Whether rows may have fewer than k.
-    short: bool,
-    /// Whether they stand by number.
-    in_order: bool,
-    emit: &'d Emit<'d, T>,
 }
 
 impl<'a, T: Scalar> GpuKnn<'a, T> {
@@ -250,8 +237,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
     }
 
     fn query_count(&self) -> usize {
-        let places = self.queries().places();
-        places.before(places.units())
+        self.queries().places().all()
     }
 
     /// Hands out all rows; where `raw`, with what was added up in place of distances.
@@ -262,13 +248,50 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         if self.candidates == 0 || self.query_count() == 0 {
             return self.hand_out_nothing(request, emit);
         }
-        let queries = self.query_count() as u64;
-        let row = 4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 });
-        let chunk = PIECE * self.session.chunk(queries * row as u64);
-        let layout = Layout::new::<T>(self.k, request.distances, raw, chunk);
         let all = self.arithmetic.bound == T::INFINITY;
         let enough = self.candidates - usize::from(self.excludes_self) >= self.k;
         let short = !(all && enough);
+        let in_order = self.in_order(request);
+        let (search, rooms) = match self.search(request, raw, in_order) {
+            // Not for all rows at once.
+            Err(Fault::Memory { .. }) if in_order => {
+                self.session.record(|stats| stats.splits += 1);
+                self.search(request, raw, false)?
+            }
+            found => found?,
+        };
+        let delivery = Delivery { request, layout: search.layout, short, emit };
+        let work = self.batches(&search, &rooms, &delivery)?;
+        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
+        self.session.hold(began, work)?;
+        Ok(self.session.told(work))
+    }
+
+    /// Bytes of a row: the number of its query, ids and distances.
+    fn row_bytes(&self, request: Request) -> usize {
+        4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 })
+    }
+
+    /// Whether rows are put in the order of the input on the device.
+    fn in_order(&self, request: Request) -> bool {
+        let bytes = (self.query_count() * self.row_bytes(request)) as u64;
+        self.session.how.in_order(bytes) && !self.session.is_lane()
+    }
+
+    /// What is asked of the device, and the memory for it.
+    fn search(
+        &self,
+        request: Request,
+        raw: bool,
+        in_order: bool,
+    ) -> driver::Result<(Search<'_, T>, Rooms<T>)> {
+        let queries = self.query_count();
+        let bytes = (queries * self.row_bytes(request)) as u64;
+        let chunk = self.session.chunk(bytes);
+        let layout = |numbers| {
+            let wants = Wants { numbers, distances: request.distances, raw };
+            Layout::new::<T>(self.k, wants, chunk)
+        };
         let mut search = Search {
             left: self.queries(),
             names: self.names.as_ref(),
@@ -276,28 +299,16 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             dim: self.asking.dimension(),
             arithmetic: self.arithmetic,
             exclude_self: self.excludes_self,
-            layout,
+            layout: layout(true),
             in_order: false,
             multiprocessors: self.session.how.device.multiprocessors,
         };
-        let bytes = queries * search.row_bytes() as u64;
-        search.in_order =
-            self.session.how.in_order(bytes) && search.in_registers() && !self.session.is_lane();
-        let rooms = match self.rooms(&search) {
-            // Not for all rows at once.
-            Err(Fault::Memory { .. }) if search.in_order => {
-                self.session.record(|stats| stats.splits += 1);
-                search.in_order = false;
-                self.rooms(&search)?
-            }
-            rooms => rooms?,
-        };
-        let in_order = search.in_order;
-        let delivery = Delivery { request, layout, short, in_order, emit };
-        let work = self.batches(&search, &rooms, &delivery)?;
-        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
-        self.session.hold(began, work)?;
-        Ok(self.session.told(work))
+        search.in_order = in_order && search.in_registers();
+        if search.in_order {
+            search.layout = layout(false);
+        }
+        let rooms = self.rooms(&search)?;
+        Ok((search, rooms))
     }
 
     /// Every row is empty.
@@ -332,7 +343,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             (_, true) => LANDING_IN_ORDER,
             _ => LANDING,
         });
-        let land = |worker: usize, (transfer, rows): (Box<dyn Transfer>, usize)| {
+        let land = |worker: usize, (transfer, rows): (Box<dyn Transfer>, (usize, usize))| {
             let host = transfer.wait()?;
             if !stopped.load(Relaxed) {
                 let (found, flow) = delivery.piece(worker, host, rows, &self.arithmetic);
@@ -361,7 +372,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
                     let here = layout.rows_per_piece.min(count - first);
                     let start = first / layout.rows_per_piece * layout.piece_bytes;
                     let piece = room.pieces.piece(start..start + layout.piece_bytes);
-                    send((stage.copy_out(piece)?, here))?;
+                    send((stage.copy_out(piece)?, (places.before(unit) + first, here)))?;
                     session.check_cancelled()?;
                     if stopped.load(Relaxed) {
                         break;
@@ -424,65 +435,6 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             }
             ControlFlow::Continue(())
         })
-    }
-}
-
-impl<T: Scalar> Delivery<'_, T> {
-    /// Hands the rows of a piece to the sink. Gives their neighbours.
-    fn piece(
-        &self,
-        worker: usize,
-        mut host: Box<dyn HostMemory>,
-        rows: usize,
-        arithmetic: &Threshold<T>,
-    ) -> (u64, ControlFlow<()>) {
-        let Layout { k, ids_at, distances_at, raw, .. } = self.layout;
-        let (front, back) = host.bytes_mut().split_at_mut(distances_at.max(ids_at + 4 * k * rows));
-        let (queries, ids) = front.split_at_mut(ids_at);
-        let queries: &[u32] = bytemuck::cast_slice(&queries[..4 * rows]);
-        let ids: &mut [u32] = bytemuck::cast_slice_mut(&mut ids[..4 * k * rows]);
-        let mut distances = match distances_at {
-            0 => None,
-            _ => Some(T::from_bytes_mut(&mut back[..size_of::<T>() * k * rows])),
-        };
-        let len = |row: &[u32]| row.iter().rposition(|&id| id != u32::MAX).map_or(0, |at| at + 1);
-        let lens: Option<Vec<u32>> =
-            self.short.then(|| ids.chunks(k).map(|row| len(row) as u32).collect());
-        if let Some(distances) = distances.as_deref_mut().filter(|_| !raw) {
-            arithmetic.scale.undo_all(distances);
-        }
-        if self.request.sorted {
-            sort_rows(k, lens.as_deref(), ids, distances.as_deref_mut());
-        }
-        let (stride, lens) = (k, lens.as_deref());
-        let neighbors = Lists::Strided { stride, lens, values: &*ids };
-        let distances = distances.map(|values| Lists::Strided { stride, lens, values: &*values });
-        let (ahead, consecutive) = (&[][..], self.in_order);
-        let rows = Rows { worker, queries, neighbors, distances, ahead, consecutive };
-        (rows.neighbors.total(), (self.emit)(&rows))
-    }
-}
-
-/// Puts rows in ascending order of their ids.
-fn sort_rows<T: Scalar>(
-    k: usize,
-    lens: Option<&[u32]>,
-    ids: &mut [u32],
-    distances: Option<&mut [T]>,
-) {
-    let mut room = Vec::new();
-    let len = |row: usize| lens.map_or(k, |lens| lens[row] as usize);
-    match distances {
-        None => {
-            ids.chunks_mut(k).enumerate().for_each(|(row, ids)| ids[..len(row)].sort_unstable())
-        }
-        Some(distances) => {
-            for (row, (ids, distances)) in
-                ids.chunks_mut(k).zip(distances.chunks_mut(k)).enumerate()
-            {
-                sort_by_id(&mut ids[..len(row)], &mut distances[..len(row)], &mut room);
-            }
-        }
     }
 }
 

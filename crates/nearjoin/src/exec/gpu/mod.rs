@@ -14,6 +14,7 @@ mod job;
 pub(crate) mod knn;
 pub(crate) mod launch;
 mod partial;
+mod pieces;
 pub(crate) mod ranges;
 mod ring;
 mod rows;

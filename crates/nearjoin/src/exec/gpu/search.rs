@@ -79,6 +79,11 @@ impl Places<'_> {
         }
     }
 
+    /// Queries in all.
+    pub(super) fn all(&self) -> usize {
+        self.before(self.units())
+    }
+
     /// Queries before a unit.
     pub(super) fn before(&self, unit: usize) -> usize {
         match *self {
@@ -104,10 +109,20 @@ pub(super) struct Layout {
     pub(super) k: usize,
     pub(super) rows_per_piece: usize,
     pub(super) piece_bytes: usize,
+    /// 0 where the numbers of queries are not wanted, or distances.
     pub(super) ids_at: usize,
-    /// 0 where they are not wanted.
     pub(super) distances_at: usize,
     /// Whether what was added up is wanted in place of distances.
+    pub(super) raw: bool,
+}
+
+/// What there is of a row beside the ids of its neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wants {
+    /// The number of the query.
+    pub(super) numbers: bool,
+    pub(super) distances: bool,
+    /// Whether distances are what was added up.
     pub(super) raw: bool,
 }
 
@@ -116,15 +131,16 @@ const LINE: usize = 128;
 
 impl Layout {
     /// Pieces of at most `bytes`, unless a row is longer.
-    pub(super) fn new<T: Scalar>(k: usize, distances: bool, raw: bool, bytes: usize) -> Self {
-        let distance = if distances { size_of::<T>() } else { 0 };
-        let row = 4 + k * (4 + distance);
+    pub(super) fn new<T: Scalar>(k: usize, wants: Wants, bytes: usize) -> Self {
+        let number = if wants.numbers { 4 } else { 0 };
+        let distance = if wants.distances { size_of::<T>() } else { 0 };
+        let row = number + k * (4 + distance);
         let rows_per_piece = (bytes.saturating_sub(3 * LINE) / row).max(1);
-        let ids_at = (4 * rows_per_piece).next_multiple_of(LINE);
+        let ids_at = (number * rows_per_piece).next_multiple_of(LINE);
         let behind = (ids_at + 4 * k * rows_per_piece).next_multiple_of(LINE);
         let piece_bytes = (behind + distance * k * rows_per_piece).next_multiple_of(LINE);
-        let distances_at = if distances { behind } else { 0 };
-        Layout { k, rows_per_piece, piece_bytes, ids_at, distances_at, raw }
+        let distances_at = if wants.distances { behind } else { 0 };
+        Layout { k, rows_per_piece, piece_bytes, ids_at, distances_at, raw: wants.raw }
     }
 
     /// Pieces of so many rows.
@@ -233,7 +249,6 @@ impl<T: Scalar> Search<'_, T> {
             Side::Rows { .. } => 1,
         };
         let (first, end) = ((units.start * scale) as u64, (units.end * scale) as u64);
-        let first_place = if self.in_order { 0 } else { first_place };
         let words = self.words(room, first, end, first_place as u64);
         let norm = norm(self.arithmetic.metric);
         let module = Module::join(Family::Nearest, float::<T>(), norm, self.dim);
@@ -321,7 +336,8 @@ mod tests {
     #[test]
     fn pieces_hold_whole_rows() {
         for (k, distances, bytes) in [(1, false, 1), (8, true, 1 << 20), (5000, true, 100)] {
-            let layout = Layout::new::<f64>(k, distances, false, bytes);
+            let wants = Wants { numbers: true, distances, raw: false };
+            let layout = Layout::new::<f64>(k, wants, bytes);
             let ids = layout.ids_at + 4 * k * layout.rows_per_piece;
             assert!(
                 layout.ids_at >= 4 * layout.rows_per_piece && layout.ids_at.is_multiple_of(LINE)
@@ -330,6 +346,9 @@ mod tests {
             assert!(layout.piece_bytes >= ids && layout.piece_bytes.is_multiple_of(LINE));
             assert!(!distances || layout.distances_at >= ids);
             assert_eq!((layout.pieces(0), layout.pieces(layout.rows_per_piece + 1)), (0, 2));
+            let without = Layout::new::<f64>(k, Wants { numbers: false, ..wants }, bytes);
+            assert_eq!(without.ids_at, 0);
+            assert!(without.rows_per_piece >= layout.rows_per_piece);
         }
     }
 
