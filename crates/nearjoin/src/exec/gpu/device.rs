@@ -101,11 +101,12 @@ impl<T> Array<T> {
 ///
 /// Arrays may be dropped while work on them is under way: the stage holds on to their memory
 /// until [`Stage::finish`] has waited for the stream.
-#[derive(Debug)]
 pub(super) struct Stage {
     driver: Arc<dyn Driver>,
     stream: usize,
     held: RefCell<Vec<Arc<Memory>>>,
+    /// Copies to the device that nobody waits for before that.
+    sent: RefCell<Vec<Box<dyn Transfer>>>,
 }
 
 impl Device {
@@ -135,7 +136,8 @@ impl Device {
     }
 
     pub(super) fn stage(&self, stream: usize) -> Stage {
-        Stage { driver: self.driver.clone(), stream, held: RefCell::default() }
+        let (held, sent) = (RefCell::default(), RefCell::default());
+        Stage { driver: self.driver.clone(), stream, held, sent }
     }
 }
 
@@ -152,6 +154,7 @@ impl Stage {
     /// Waits for all work, and lets go of memory that nobody else holds.
     pub(super) fn finish(&self) -> Result<()> {
         self.wait()?;
+        self.sent.borrow_mut().clear();
         self.held.borrow_mut().clear();
         Ok(())
     }
@@ -206,8 +209,15 @@ impl Stage {
         }
         let mut host = self.driver.pin(array.bytes())?;
         host.bytes_mut()[..array.bytes()].copy_from_slice(bytemuck::cast_slice(values));
-        self.copy_in(host, array.piece(0..values.len()))?.wait()?;
+        let copy = self.copy_in(host, array.piece(0..values.len()))?;
+        self.keep([copy]);
         Ok(array)
+    }
+
+    /// Holds on to copies to the device until the stream is waited for: what it is given later finds
+    /// them complete, and the host can go on.
+    pub(super) fn keep(&self, copies: impl IntoIterator<Item = Box<dyn Transfer>>) {
+        self.sent.borrow_mut().extend(copies);
     }
 
     /// Sends the beginning of host memory to a piece of the device's.

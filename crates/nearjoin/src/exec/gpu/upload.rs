@@ -14,7 +14,7 @@ use crate::scalar::Scalar;
 
 /// Bytes that a thread copies at a time. The input lies in memory that the device cannot copy
 /// from by itself, so every thread takes pieces of it into memory that it can.
-const PIECE: usize = 2 << 20;
+const PIECE: usize = 1 << 20;
 /// Pieces of host memory of a thread: it copies to one while the other crosses.
 const WAITING: usize = 2;
 /// Threads that copy, at the most: a dozen of them keep a bus of 50 GB a second busy.
@@ -40,25 +40,35 @@ pub(super) fn words(stage: &Stage, words: &[u32], alone: bool) -> Result<Array<u
 
 /// Copies the bytes of an array to the device, threads of the pool each piece after piece. None
 /// waits for another: a thread that is late holds up its own piece alone, and the bus has those
-/// of the others.
+/// of the others. The last pieces are still on their way when this returns.
 fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>, alone: bool) -> Result<()> {
     let (copier, next) = (stage.copier(), AtomicUsize::new(0));
     let pieces = data.len().div_ceil(PIECE);
     if alone || pieces <= 2 {
         // Few pieces are done before another thread would wake.
-        return work(copier, data, to, &next);
+        stage.keep(work(copier, data, to, &next)?);
+        return Ok(());
     }
     let threads = rayon::current_num_threads().min(COPYING).min(pieces);
-    (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| work(copier, data, to, &next))
+    let sent = (0..threads).into_par_iter().with_max_len(1).map(|_| work(copier, data, to, &next));
+    let sent: Result<Vec<_>> = sent.collect();
+    stage.keep(sent?.into_iter().flatten());
+    Ok(())
 }
 
-/// Sends pieces until there is none left, and waits for those that are on their way.
-fn work<V>(copier: Copier<'_>, data: &[u8], to: &Array<V>, next: &AtomicUsize) -> Result<()> {
-    let mut waiting: VecDeque<Box<dyn Transfer>> = VecDeque::with_capacity(WAITING);
+/// Sends pieces until there is none left. Gives those that are on their way.
+fn work<V>(
+    copier: Copier<'_>,
+    data: &[u8],
+    to: &Array<V>,
+    next: &AtomicUsize,
+) -> Result<VecDeque<Box<dyn Transfer>>> {
+    let mut waiting = VecDeque::with_capacity(WAITING);
     loop {
         let number = next.fetch_add(1, Relaxed);
         let Some(piece) = data.chunks(PIECE).nth(number) else { break };
-        let first = if waiting.len() == WAITING { waiting.pop_front() } else { None };
+        let first: Option<Box<dyn Transfer>> =
+            if waiting.len() == WAITING { waiting.pop_front() } else { None };
         let mut host = match first {
             Some(transfer) => transfer.wait()?,
             None => copier.pin(PIECE)?,
@@ -70,5 +80,5 @@ fn work<V>(copier: Copier<'_>, data: &[u8], to: &Array<V>, next: &AtomicUsize) -
         let there = to.piece(start..start + piece.len() / size_of::<V>());
         waiting.push_back(copier.copy_in(host, there)?);
     }
-    waiting.into_iter().try_for_each(|transfer| transfer.wait().map(drop))
+    Ok(waiting)
 }
