@@ -1,5 +1,6 @@
 //! Results on their way to the host, through a small ring of pinned buffers.
 
+use core::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -99,8 +100,9 @@ pub(super) fn land<V: bytemuck::Pod + Send + Sync>(
 }
 
 /// Runs `work`, which sends things off, with up to `threads` threads that take each as it lands:
-/// whoever waits for one has nothing else to do, and all that the bus needs is that somebody does.
-/// Returns when all have ended.
+/// whoever waits for one has nothing else to do, and all that the bus needs is that somebody does. A
+/// thread more is started for each that is sent, so that nothing waits for threads that it does not
+/// need. Returns when all have ended.
 pub(super) fn with_landers<I: Send>(
     threads: usize,
     take: impl Fn(usize, I) -> Result<()> + Sync,
@@ -123,17 +125,26 @@ pub(super) fn with_landers<I: Send>(
                 }
             })
         };
-        let mut landers = vec![spawn(0, &receive)?];
-        landers.extend((1..threads).map_while(|number| spawn(number, &receive).ok()));
-        drop(receive);
+        // The receiver is here until all threads are there, and then with them alone.
+        let landers = RefCell::new((vec![spawn(0, &receive)?], (threads > 1).then_some(receive)));
         let gone = |_| Fault::Failed { reason: "a result did not land".into() };
         // Waits for a thread that takes one, and fails when there is none. Dropped before the threads
         // are joined, in a panic too.
-        let sending = move |item: I| Ok(send.send(item).map_err(gone)?);
+        let sending = |item: I| {
+            let (landers, receive) = &mut *landers.borrow_mut();
+            if let Some(from) = receive.take() {
+                let number = landers.len();
+                if let Ok(lander) = spawn(number, &from) {
+                    landers.push(lander);
+                    *receive = (number + 1 < threads).then_some(from);
+                }
+            }
+            Ok(send.send(item).map_err(gone)?)
+        };
         let done = work(&sending);
-        drop(sending);
+        drop(send);
         let mut landed = Ok(());
-        for lander in landers {
+        for lander in landers.into_inner().0 {
             match lander.join() {
                 Ok(result) => landed = landed.and(result),
                 Err(panic) => std::panic::resume_unwind(panic),
