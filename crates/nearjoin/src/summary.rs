@@ -23,8 +23,8 @@ pub(crate) struct Effort {
     coordinates: usize,
     /// Of these pairs so many are kept, for questions that are asked often.
     kept: usize,
-    /// Whether extents are those of all points, or of the sampled ones.
-    whole_extents: bool,
+    /// Rows whose extents are taken for those of all; all of them where there is no number.
+    extents: Option<usize>,
     /// Neighbours for which it is tried how well boxes tell points apart.
     nearest: Option<usize>,
 }
@@ -35,7 +35,7 @@ impl Effort {
         pairs: 1 << 18,
         coordinates: 1 << 24,
         kept: 1 << 13,
-        whole_extents: true,
+        extents: None,
         nearest: None,
     };
     /// For a device that indexes and joins in less time than it takes to look at all points.
@@ -43,13 +43,13 @@ impl Effort {
         pairs: 1 << 14,
         coordinates: 1 << 22,
         kept: 1 << 10,
-        whole_extents: false,
+        extents: Some(4096),
         nearest: None,
     };
 
     /// The same, with the extents of all points.
     pub(crate) fn with_extents(self) -> Self {
-        Effort { whole_extents: true, ..self }
+        Effort { extents: None, ..self }
     }
 
     /// For the `k` nearest: no pairs within ε, but how well boxes tell points apart.
@@ -63,8 +63,12 @@ impl Effort {
     pub(crate) fn quickly_nearest(k: usize, dim: usize) -> Self {
         /// Dimensions in which boxes tell any points apart.
         const FEW: usize = 8;
-        let nearest = (dim > FEW).then_some(k);
-        Effort { pairs: 0, nearest, ..Effort::QUICK }
+        let quick = Effort { pairs: 0, ..Effort::QUICK };
+        match dim > FEW {
+            true => Effort { nearest: Some(k), ..quick },
+            // Every row is somewhere else in memory.
+            false => Effort { extents: Some(256), ..quick },
+        }
     }
 
     /// Queries, and points to compare each of them with: a share of all pairs that takes some
@@ -125,9 +129,9 @@ impl Summary {
         effort: Effort,
     ) -> Self {
         let other = right.unwrap_or(left);
-        let of = |points| match effort.whole_extents {
-            true => extents(points),
-            false => sampled_extents(points),
+        let of = |points| match effort.extents {
+            None => extents(points),
+            Some(rows) => sampled_extents(points, rows),
         };
         let mut extents = of(left);
         if right.is_some() {
@@ -248,9 +252,8 @@ pub(crate) fn spread(k: usize, of: usize, len: usize) -> usize {
 }
 
 /// The extents of sampled rows: of use where what lies beyond is not wrong, only slower.
-fn sampled_extents<T: Scalar>(points: Points<'_, T>) -> Vec<(f64, f64)> {
-    const ROWS: usize = 4096;
-    let rows = points.len().min(ROWS);
+fn sampled_extents<T: Scalar>(points: Points<'_, T>, rows: usize) -> Vec<(f64, f64)> {
+    let rows = points.len().min(rows);
     let mut extents = vec![(f64::INFINITY, f64::NEG_INFINITY); points.dimension()];
     for row in (0..rows).map(|k| spread(k, rows, points.len())) {
         for (extent, x) in extents.iter_mut().zip(points.row(row)) {

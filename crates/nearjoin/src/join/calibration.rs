@@ -31,9 +31,10 @@ pub(crate) fn file() -> Result<PathBuf, NoPlace> {
     calibration::place(cfg!(windows), |name| std::env::var_os(name))
 }
 
-/// Threads that the machine runs at once.
+/// Threads that the machine runs at once. The system takes a while to say, and a process does not move.
 pub(super) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// What was found of a calibration file.
