@@ -1,6 +1,6 @@
 // Neighbours as keys: ascending by distance, then by row.
 #pragma once
-#include "device.cuh"
+#include "network.cuh"
 #include "scalar.cuh"
 
 #define NONE 0xffffffffu
@@ -32,40 +32,16 @@ __device__ __forceinline__ bool before(Key a, Key b) {
 
 __device__ __forceinline__ Key earlier(Key a, Key b) { return before(b, a) ? b : a; }
 
+#if defined(SCALAR_F64)
 __device__ __forceinline__ void order(Key& a, Key& b) {
     bool swapped = before(b, a);
     Key first = swapped ? b : a;
     b = swapped ? a : b;
     a = first;
 }
+#endif
 
 // ---------------------------------------------------------------- in registers
-
-// Batcher's sort by merging of N keys in registers: every index is known to the compiler.
-template <u32 FROM, u32 N, u32 STEP> struct Merge {
-    template <u32 I> static __device__ __forceinline__ void pairs(Key* keys) {
-        if constexpr (I + STEP < FROM + N) {
-            order(keys[I], keys[I + STEP]);
-            pairs<I + 2 * STEP>(keys);
-        }
-    }
-    static __device__ __forceinline__ void run(Key* keys) {
-        if constexpr (2 * STEP < N) {
-            Merge<FROM, N, 2 * STEP>::run(keys);
-            Merge<FROM + STEP, N, 2 * STEP>::run(keys);
-            pairs<FROM + STEP>(keys);
-        } else {
-            order(keys[FROM], keys[FROM + STEP]);
-        }
-    }
-};
-template <u32 FROM, u32 N> __device__ __forceinline__ void sort_keys(Key* keys) {
-    if constexpr (N > 1) {
-        sort_keys<FROM, N / 2>(keys);
-        sort_keys<FROM + N / 2, N / 2>(keys);
-        Merge<FROM, N, 1>::run(keys);
-    }
-}
 
 // Of K keys that ascend and B more that do, B at most K, the K first. The smaller of two from opposite
 // ends of both rise and then fall, and are put in order by halves.
@@ -73,13 +49,7 @@ template <u32 K, u32 B> __device__ __forceinline__ void keep_first(Key* best, co
     const u32 SOME = B < K ? B : K;
 #pragma unroll
     for (u32 i = 0; i < SOME; i++) best[K - 1 - i] = earlier(best[K - 1 - i], more[i]);
-#pragma unroll
-    for (u32 bit = 1; bit < K; bit *= 2) {
-        u32 stride = K / (2 * bit);
-#pragma unroll
-        for (u32 i = 0; i < K; i++)
-            if (!(i & stride)) order(best[i], best[i | stride]);
-    }
+    merge_keys<K, K / 2>(best);
 }
 
 // ---------------------------------------------------------------- in memory, by a warp

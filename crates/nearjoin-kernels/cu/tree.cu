@@ -12,7 +12,7 @@
 // points that are in them.
 //
 // Compiled with SCALAR_F32 or SCALAR_F64.
-#include "device.cuh"
+#include "network.cuh"
 #include "scalar.cuh"
 #include "tree.cuh"
 
@@ -23,12 +23,17 @@
 #define NUMBERS ((1u << NUMBER) - 1)
 // The place behind all points. Points have places from 1 on.
 #define BEHIND ((1u << (32 - NUMBER)) - 1)
-// Slots that a warp sorts in registers, two to a lane.
-#define CHUNK 64u
-// The least part that is split, parts that a block can have, and those that are larger than a chunk.
-#define SMALLEST 16u
+// Slots that a lane has in registers, one after the other, and those of a warp: a group.
+#define EACH LEAF
+#define CHUNK (EACH * WARP)
+// The least part that is split, and parts that a block can have; those that are larger than a chunk;
+// and the least sample that is split.
+#define SMALLEST (2 * EACH)
 #define PARTS (SAMPLE / SMALLEST)
 #define LARGE (SAMPLE / (2 * CHUNK))
+#define LEAST_SAMPLE 64u
+// Dimensions that may be split, at the most.
+#define DIMS 16u
 #define NONE 0xffffffffu
 
 // What a part of a block will be: full leaves but for the last, in groups that are as full as others.
@@ -57,13 +62,16 @@ struct Shape {
         return part;
     }
 
-    // The key of a slot without a point, such that the points of the left part, and no others, are in
-    // the first half of the slots.
-    __device__ __forceinline__ u32 empty_key(bool is_left, u32 size, u32 offset, u32 number) const {
-        u32 before = size / 2 - left(size).points, ordinal = is_left ? offset : offset - points;
-        return ordinal < before ? number : BEHIND << NUMBER | number;
-    }
+    // The slots without a point are to be such that the points of the left part, and no others, are in
+    // the first half of all: so many of them are before the points. The first slot of those, where they
+    // stand before the points now, or behind, as an offset.
+    __device__ __forceinline__ u32 empty_before(u32 size) const { return size / 2 - left(size).points; }
+    __device__ __forceinline__ u32 first_empty(bool is_left) const { return is_left ? 0 : points; }
 };
+
+// Which of the parts of `size` slots, a power of two, has a slot; and where in it.
+__device__ __forceinline__ u32 part_of(u32 slot, u32 size) { return slot >> (31 - __clz((int)size)); }
+__device__ __forceinline__ u32 offset_of(u32 slot, u32 size) { return slot & (size - 1); }
 
 // Points that are split, one after the other, every `step`-th of those from `begin` on.
 struct Members {
@@ -74,14 +82,10 @@ struct Members {
     u64 dim_count;
     u64 begin, step;
     u32 count, slots;
-    // Of the parts of this level, where slots may be empty.
-    const Shape* shapes;
-
-    // The key of an empty slot. In the left of two parts they are before the points; in the right, and
-    // where there is one part, behind.
-    __device__ __forceinline__ u32 empty_key(u32 slot, u32 size, u32 number) const {
-        u32 part = slot / size;
-        return shapes[part].empty_key(size < slots && part % 2 == 0, size, slot % size, number);
+    // Whether a slot is in the left of two parts. Slots without a point are before the points there; in
+    // the right, and where there is one part, behind.
+    __device__ __forceinline__ bool is_left(u32 slot, u32 size) const {
+        return size < slots && part_of(slot, size) % 2 == 0;
     }
 
     __device__ __forceinline__ bool has(u32 number) const { return number < count; }
@@ -110,200 +114,235 @@ __device__ __forceinline__ float split_scale(float extent) {
     return extent > 0.0f ? (float)(BEHIND - 1) / extent : 0.0f;
 }
 
-__device__ __forceinline__ void order(u32& a, u32& b) {
-    u32 less = min(a, b);
-    b = max(a, b);
-    a = less;
-}
+// The slots of a lane.
+struct Slots {
+    u32 keys[EACH];
 
-// Of this lane's key and another's, the smaller in the lower of the two lanes.
-__device__ __forceinline__ u32 exchange(u32 key, u32 with) {
-    u32 other = __shfl_xor_sync(ALL, key, with);
-    return (lane() ^ with) > lane() ? min(key, other) : max(key, other);
-}
-
-// Puts pairs of keys that are `stride` apart in order, for ever smaller strides: slots `lane` and
-// 32 + `lane` of a chunk.
-__device__ __forceinline__ void merge_chunk(u32& a, u32& b, u32 stride) {
-    if (stride == 32) {
-        order(a, b);
-        stride = 16;
+    static __device__ __forceinline__ Slots load(const u32* from) {
+        Slots slots;
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) slots.keys[i] = from[i];
+        return slots;
     }
-    for (; stride > 0; stride /= 2) {
-        a = exchange(a, stride);
-        b = exchange(b, stride);
+    __device__ __forceinline__ void store(u32* to) const {
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) to[i] = keys[i];
     }
-}
 
-// Sorts every `size` slots of a chunk. A step compares slots from both ends of a part, and then
-// those half a part apart, so that all parts ascend.
-__device__ __forceinline__ void sort_chunk(u32& a, u32& b, u32 size) {
-    for (u32 part = 2; part <= size && part <= 32; part *= 2) {
-        a = exchange(a, part - 1);
-        b = exchange(b, part - 1);
-        merge_chunk(a, b, part / 4);
-    }
-    if (size < CHUNK) return;
-    u32 lower = __shfl_xor_sync(ALL, a, 31), upper = __shfl_xor_sync(ALL, b, 31);
-    a = min(a, upper);
-    b = max(b, lower);
-    merge_chunk(a, b, 16);
-}
-
-// Sorts every `size` slots of the block, a power of two above a chunk.
-__device__ __forceinline__ void sort_slots(u32* keys, u32 slots, u32 size) {
-    u32 warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    for (u32 part = CHUNK; part <= size; part *= 2) {
-        if (part > CHUNK) {
-            for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
-                u32 at = i / (part / 2) * part + i % (part / 2);
-                order(keys[at], keys[at ^ (part - 1)]);
-            }
-            __syncthreads();
-            for (u32 stride = part / 4; stride >= CHUNK; stride /= 2) {
-                for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
-                    u32 at = i / stride * 2 * stride + i % stride;
-                    order(keys[at], keys[at + stride]);
-                }
-                __syncthreads();
+    // Puts slots of a chunk that are `stride` apart in order, `EACH / 2` or more, and then for ever
+    // smaller strides.
+    __device__ __forceinline__ void merge(u32 stride) {
+        for (; stride >= EACH; stride /= 2) {
+            u32 with = stride / EACH;
+            bool lower = (lane() & with) == 0;
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++) {
+                u32 other = __shfl_xor_sync(ALL, keys[i], with);
+                keys[i] = lower ? min(keys[i], other) : max(keys[i], other);
             }
         }
-        for (u32 chunk = warp; chunk < slots / CHUNK; chunk += warps) {
-            u32 at = chunk * CHUNK + lane(), a = keys[at], b = keys[at + 32];
-            if (part == CHUNK) sort_chunk(a, b, CHUNK);
-            else merge_chunk(a, b, 32);
-            keys[at] = a;
-            keys[at + 32] = b;
-        }
-        __syncthreads();
+        merge_keys<EACH, EACH / 2>(keys);
     }
-}
+
+    // Sorts every `size` slots of a chunk, more than a lane has. A step compares slots from both ends of
+    // a part, and then those half a part apart, so that all parts ascend.
+    __device__ __forceinline__ void sort(u32 size) {
+        sort_keys<0, EACH>(keys);
+        for (u32 part = 2 * EACH; part <= size; part *= 2) {
+            u32 with = part / EACH - 1;
+            bool lower = (lane() ^ with) > lane();
+            u32 others[EACH];
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++) others[i] = __shfl_xor_sync(ALL, keys[EACH - 1 - i], with);
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++)
+                keys[i] = lower ? min(keys[i], others[i]) : max(keys[i], others[i]);
+            merge(part / 4);
+        }
+    }
+};
 
 // The least and the greatest of `x` over lanes that differ in less than `size`.
 __device__ __forceinline__ void extent_of_lanes(Bits& low, Bits& high, u32 size) {
-    for (u32 with = 1; with < size && with < WARP; with *= 2) {
+    for (u32 with = 1; with < size; with *= 2) {
         low = min(low, __shfl_xor_sync(ALL, low, with));
         high = max(high, __shfl_xor_sync(ALL, high, with));
     }
+}
+
+// The slots of a lane, from `slot` on, as points that are split.
+struct Held {
+    const Members& members;
+    u32 numbers[EACH];
+    // Bit i: whether slot i has a point.
+    u32 filled;
+
+    __device__ __forceinline__ Held(const Members& members, const Slots& slots) : members(members), filled(0) {
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) {
+            numbers[i] = slots.keys[i] & NUMBERS;
+            filled |= (u32)members.has(numbers[i]) << i;
+        }
+    }
+    __device__ __forceinline__ bool has(u32 i) const { return filled >> i & 1; }
+
+    // The keys of the slots by coordinates between the least and the greatest of a part, which has
+    // this shape.
+    __device__ __forceinline__ void keys(Slots& mine, u32 slot, u32 size, const Shape& shape,
+                                         const Scalar (&x)[EACH], Scalar from, float extent) const {
+        float scale = split_scale(extent);
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++)
+            if (has(i)) mine.keys[i] = split_key(x[i], from, scale, numbers[i]);
+        if (filled == (1u << EACH) - 1) return;
+        u32 before = shape.empty_before(size);
+        u32 ordinal = offset_of(slot, size) - shape.first_empty(members.is_left(slot, size));
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++)
+            if (!has(i)) mine.keys[i] = (ordinal + i < before ? 0 : BEHIND << NUMBER) | numbers[i];
+    }
+
+    // The coordinates of a dimension, and the extent over lanes that differ in less than `lanes`.
+    __device__ __forceinline__ void extent(u32 j, u32 lanes, Scalar (&x)[EACH], Bits& low, Bits& high) const {
+        low = ~(Bits)0;
+        high = 0;
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) {
+            x[i] = has(i) ? members.coordinate(numbers[i], j) : (Scalar)0;
+            Bits bits = order_bits(x[i]);
+            low = has(i) ? min(low, bits) : low;
+            high = has(i) ? max(high, bits) : high;
+        }
+        extent_of_lanes(low, high, lanes);
+    }
+};
+
+__device__ __forceinline__ float width_of(Bits low, Bits high) {
+    return low <= high ? (float)(from_order_bits(high) - from_order_bits(low)) : 0.0f;
 }
 
 // What is known of the parts of a block while they are split.
 struct Parts {
     // The dimension that is split.
     unsigned short dim[PARTS];
-    // Of large ones: the extent that is being looked at, and the largest.
-    Bits low[LARGE], high[LARGE];
+    // Of large ones: the extents of all dimensions that may be, and of that which is.
+    Bits low[DIMS][LARGE], high[DIMS][LARGE];
     Scalar from[LARGE];
     float extent[LARGE];
 };
 
 // Splits every `size` slots of the block, more than a chunk, along their widest dimension: they
-// are sorted by it.
+// are sorted by it. `shapes` are those of the parts, or null where no slot is empty.
 __device__ __forceinline__ void split_slots(const Members& members, u32* keys, Parts& parts,
-                                            u32 slots, u32 size) {
-    u32 count = slots / size;
-    for (u32 d = 0; d < members.dim_count; d++) {
-        u32 j = members.dims[d];
-        for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
-            parts.low[p] = ~(Bits)0;
-            parts.high[p] = 0;
-        }
-        __syncthreads();
-        for (u32 first = threadIdx.x - lane(); first < slots; first += blockDim.x) {
-            u32 number = keys[first + lane()] & NUMBERS;
-            bool is = members.has(number);
-            Bits x = is ? order_bits(members.coordinate(number, j)) : 0;
-            Bits low = is ? x : ~(Bits)0, high = x;
-            extent_of_lanes(low, high, WARP);
-            if (lane() == 0 && low <= high) {
-                atomicMin(&parts.low[first / size], low);
-                atomicMax(&parts.high[first / size], high);
-            }
-        }
-        __syncthreads();
-        for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
-            bool some = parts.low[p] <= parts.high[p];
-            Scalar from = some ? from_order_bits(parts.low[p]) : (Scalar)0;
-            float extent = some ? (float)(from_order_bits(parts.high[p]) - from) : 0.0f;
-            if (d == 0 || extent > parts.extent[p]) {
-                parts.extent[p] = extent;
-                parts.from[p] = from;
-                parts.dim[p] = (unsigned short)j;
-            }
-        }
-        __syncthreads();
-    }
-    for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) {
-        u32 number = keys[slot] & NUMBERS, p = slot / size;
-        keys[slot] = members.has(number)
-                         ? split_key(members.coordinate(number, parts.dim[p]), parts.from[p],
-                                     split_scale(parts.extent[p]), number)
-                         : members.empty_key(slot, size, number);
+                                            u32 slots, u32 size, const Shape* shapes) {
+    u32 count = part_of(slots, size), warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    for (u32 i = threadIdx.x; i < DIMS * LARGE; i += blockDim.x) {
+        parts.low[i / LARGE][i % LARGE] = ~(Bits)0;
+        parts.high[i / LARGE][i % LARGE] = 0;
     }
     __syncthreads();
-    sort_slots(keys, slots, size);
-}
-
-// The same for every `size` slots of a chunk, in the registers of a warp.
-__device__ __forceinline__ void split_chunk(const Members& members, u32& a, u32& b, u32 size,
-                                            u32 chunk, u32& dim_a, u32& dim_b) {
-    u32 of_a = a & NUMBERS, of_b = b & NUMBERS;
-    bool has_a = members.has(of_a), has_b = members.has(of_b);
-    Scalar x = 0, y = 0, from_a = 0, from_b = 0;
-    float extent_a = -1.0f, extent_b = -1.0f;
-    for (u32 d = 0; d < members.dim_count; d++) {
-        u32 j = members.dims[d];
-        Scalar here_a = has_a ? members.coordinate(of_a, j) : (Scalar)0;
-        Scalar here_b = has_b ? members.coordinate(of_b, j) : (Scalar)0;
-        Bits low_a = has_a ? order_bits(here_a) : ~(Bits)0, high_a = has_a ? order_bits(here_a) : 0;
-        Bits low_b = has_b ? order_bits(here_b) : ~(Bits)0, high_b = has_b ? order_bits(here_b) : 0;
-        extent_of_lanes(low_a, high_a, size);
-        extent_of_lanes(low_b, high_b, size);
-        if (size == CHUNK) {
-            low_a = low_b = min(low_a, low_b);
-            high_a = high_b = max(high_a, high_b);
-        }
-        Scalar least_a = from_order_bits(low_a), least_b = from_order_bits(low_b);
-        float wide_a = low_a <= high_a ? (float)(from_order_bits(high_a) - least_a) : 0.0f;
-        float wide_b = low_b <= high_b ? (float)(from_order_bits(high_b) - least_b) : 0.0f;
-        if (wide_a > extent_a) {
-            extent_a = wide_a;
-            from_a = least_a;
-            x = here_a;
-            dim_a = j;
-        }
-        if (wide_b > extent_b) {
-            extent_b = wide_b;
-            from_b = least_b;
-            y = here_b;
-            dim_b = j;
+    for (u32 first = warp * CHUNK; first < slots; first += warps * CHUNK) {
+        Held held(members, Slots::load(keys + first + lane() * EACH));
+        for (u32 d = 0; d < members.dim_count; d++) {
+            Scalar x[EACH];
+            Bits low, high;
+            held.extent(members.dims[d], WARP, x, low, high);
+            if (lane() == 0 && low <= high) {
+                atomicMin(&parts.low[d][part_of(first, size)], low);
+                atomicMax(&parts.high[d][part_of(first, size)], high);
+            }
         }
     }
-    u32 slot = chunk * CHUNK + lane();
-    a = has_a ? split_key(x, from_a, split_scale(extent_a), of_a)
-              : members.empty_key(slot, size, of_a);
-    b = has_b ? split_key(y, from_b, split_scale(extent_b), of_b)
-              : members.empty_key(slot + WARP, size, of_b);
-    sort_chunk(a, b, size);
+    __syncthreads();
+    for (u32 p = threadIdx.x; p < count; p += blockDim.x) {
+        float widest = -1.0f;
+        for (u32 d = 0; d < members.dim_count; d++) {
+            float width = width_of(parts.low[d][p], parts.high[d][p]);
+            if (width <= widest) continue;
+            widest = width;
+            parts.extent[p] = width;
+            parts.from[p] = from_order_bits(parts.low[d][p]);
+            parts.dim[p] = (unsigned short)members.dims[d];
+        }
+    }
+    __syncthreads();
+    for (u32 first = warp * CHUNK; first < slots; first += warps * CHUNK) {
+        u32 slot = first + lane() * EACH, p = part_of(first, size);
+        Slots mine = Slots::load(keys + slot);
+        Held held(members, mine);
+        Scalar x[EACH];
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++)
+            x[i] = held.has(i) ? members.coordinate(held.numbers[i], parts.dim[p]) : (Scalar)0;
+        held.keys(mine, slot, size, shapes ? shapes[p] : Shape(), x, parts.from[p], parts.extent[p]);
+        mine.sort(CHUNK);
+        mine.store(keys + slot);
+    }
+    __syncthreads();
+    for (u32 part = 2 * CHUNK; part <= size; part *= 2) {
+        for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
+            u32 at = 2 * i - offset_of(i, part / 2);
+            order(keys[at], keys[at ^ (part - 1)]);
+        }
+        __syncthreads();
+        for (u32 stride = part / 4; stride >= CHUNK; stride /= 2) {
+            for (u32 i = threadIdx.x; i < slots / 2; i += blockDim.x) {
+                u32 at = 2 * i - offset_of(i, stride);
+                order(keys[at], keys[at + stride]);
+            }
+            __syncthreads();
+        }
+        for (u32 first = warp * CHUNK; first < slots; first += warps * CHUNK) {
+            Slots mine = Slots::load(keys + first + lane() * EACH);
+            mine.merge(CHUNK / 2);
+            mine.store(keys + first + lane() * EACH);
+        }
+        __syncthreads();
+    }
 }
 
-// Splits every `size` slots of the block: a power of two, `SMALLEST` or more.
+// The same for every `size` slots of a chunk, in the registers of a warp, where this lane has those
+// from `slot` on. `shape` is that of its part. Gives the dimension.
+__device__ __forceinline__ u32 split_chunk(const Members& members, Slots& mine, u32 slot, u32 size,
+                                           const Shape& shape) {
+    Held held(members, mine);
+    Scalar x[EACH] = {}, from = 0;
+    float widest = -1.0f;
+    u32 dim = 0;
+    for (u32 d = 0; d < members.dim_count; d++) {
+        u32 j = members.dims[d];
+        Scalar here[EACH];
+        Bits low, high;
+        held.extent(j, size / EACH, here, low, high);
+        float width = width_of(low, high);
+        if (width <= widest) continue;
+        widest = width;
+        from = from_order_bits(low);
+        dim = j;
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) x[i] = here[i];
+    }
+    held.keys(mine, slot, size, shape, x, from, widest);
+    mine.sort(size);
+    return dim;
+}
+
+// Splits every `size` slots of a sample: a power of two, `SMALLEST` or more. None is empty.
 __device__ __forceinline__ void split(const Members& members, u32* keys, Parts& parts, u32 slots,
                                       u32 size) {
     if (size > CHUNK) {
-        split_slots(members, keys, parts, slots, size);
+        split_slots(members, keys, parts, slots, size, nullptr);
         return;
     }
-    u32 warps = blockDim.x / WARP;
-    for (u32 chunk = threadIdx.x / WARP; chunk < slots / CHUNK; chunk += warps) {
-        u32 at = chunk * CHUNK + lane(), dim_a = 0, dim_b = 0, a = keys[at], b = keys[at + 32];
-        split_chunk(members, a, b, size, chunk, dim_a, dim_b);
-        keys[at] = a;
-        keys[at + 32] = b;
-        if (lane() % min(size, WARP) == 0) {
-            parts.dim[at / size] = (unsigned short)dim_a;
-            parts.dim[(at + 32) / size] = (unsigned short)dim_b;
-        }
+    for (u32 first = threadIdx.x / WARP * CHUNK; first < slots; first += blockDim.x / WARP * CHUNK) {
+        // A sample may be smaller than a chunk: then the last lanes repeat what others do.
+        u32 slot = first + lane() * EACH % slots;
+        Slots mine = Slots::load(keys + slot);
+        u32 dim = split_chunk(members, mine, slot, size, Shape());
+        __syncwarp();
+        if (lane() * EACH >= slots) continue;
+        mine.store(keys + slot);
+        if (offset_of(slot, size) == 0) parts.dim[part_of(slot, size)] = (unsigned short)dim;
     }
     __syncthreads();
 }
@@ -346,13 +385,13 @@ __device__ __forceinline__ void note_splits(const Members& members, const u32* k
 // null where there is one part of `len`. A part with too few points is not split: all are on its left.
 KERNEL(tree_split)(const Scalar* points, u32 dim, const u32* dims, u32 dim_count, const u32* begins,
                    u64 len, u32 above, u32 levels, u32* split_dims, Scalar* split_values) {
-    __shared__ u32 keys[SAMPLE];
+    alignas(16) __shared__ u32 keys[SAMPLE];
     __shared__ Parts parts;
-    Members members = {points, dim, dims, dim_count, begins ? begins[blockIdx.x] : 0, 1, CHUNK, 0, nullptr};
+    Members members = {points, dim, dims, dim_count, begins ? begins[blockIdx.x] : 0, 1, LEAST_SAMPLE, 0};
     u64 all = begins ? begins[blockIdx.x + 1] - members.begin : len;
     while (members.count < SAMPLE && 2 * members.count <= all) members.count *= 2;
     members.step = max(all / members.count, 1ull);
-    u32 slots = members.slots = all < CHUNK ? 0 : members.count;
+    u32 slots = members.slots = all < LEAST_SAMPLE ? 0 : members.count;
     for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) keys[slot] = slot;
     __syncthreads();
     for (u32 level = 0; level < levels; level++) {
@@ -439,43 +478,51 @@ __device__ __forceinline__ void store_box(Scalar* boxes, u64 width, u64 count, u
 
 // Splits the points of each block down to leaves, and writes them there. The points lie in the order
 // of the blocks, and `rows` are theirs; `names` are those in the answer, or null.
-KERNEL(tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32* dims, u32 dim_count,
+KERNEL(__launch_bounds__(512, 2) tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32* dims, u32 dim_count,
                     const u32* rows, const u32* names, Leaves leaves) {
-    __shared__ u32 keys[BLOCK];
+    alignas(16) __shared__ u32 keys[BLOCK];
     __shared__ Parts parts;
-    // Of a level and of the next, in turn: the last level is in the first of them.
-    __shared__ Shape even[BLOCK / LEAF], odd[BLOCK / LEAF / 2];
+    // Of the parts of a level and of the next; and for each leaf, points of the block before it.
+    __shared__ Shape shapes[BLOCK / GROUP], halves[BLOCK / GROUP];
+    __shared__ unsigned short firsts[BLOCK / LEAF];
     u64 begin = blocks[blockIdx.x];
     u32 count = blocks[blockIdx.x + 1] - (u32)begin;
-    Members members = {points, dim, dims, dim_count, begin, 1, count, GROUP, nullptr};
+    Members members = {points, dim, dims, dim_count, begin, 1, count, GROUP};
     u32& slots = members.slots;
     u32 warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     u32 leaf_count = (count + LEAF - 1) / LEAF, group_count = (leaf_count + WARP - 1) / WARP;
     while (slots < group_count * GROUP) slots *= 2;
     for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) keys[slot] = slot;
-    Shape *shapes = __clz((int)(slots / LEAF)) % 2 ? even : odd, *next = shapes == odd ? even : odd;
     if (threadIdx.x == 0) {
         Shape whole = {0, (unsigned short)count, (unsigned short)leaf_count,
                        (unsigned short)group_count};
         shapes[0] = whole;
     }
     __syncthreads();
-    u32 groups_of = 0; // of virtual groups, those that have points
-    for (u32 size = slots; size > LEAF; size /= 2) {
-        if (size == GROUP) {
-            bool is = lane() < slots / GROUP && shapes[lane()].points > 0;
-            groups_of = __ballot_sync(ALL, is);
+    for (u32 size = slots; size > GROUP; size /= 2) {
+        split_slots(members, keys, parts, slots, size, shapes);
+        for (u32 p = threadIdx.x; p < part_of(slots, size); p += blockDim.x) {
+            halves[2 * p] = shapes[p].left(size);
+            halves[2 * p + 1] = shapes[p].right(size);
         }
-        members.shapes = shapes;
-        split(members, keys, parts, slots, size);
-        for (u32 p = threadIdx.x; p < slots / size; p += blockDim.x) {
-            next[2 * p] = shapes[p].left(size);
-            next[2 * p + 1] = shapes[p].right(size);
-        }
-        shapes = next;
-        next = shapes == odd ? even : odd;
+        __syncthreads();
+        for (u32 p = threadIdx.x; p < 2 * part_of(slots, size); p += blockDim.x) shapes[p] = halves[p];
         __syncthreads();
     }
+    bool is = lane() < slots / GROUP && shapes[lane()].points > 0;
+    u32 groups_of = __ballot_sync(ALL, is); // of all, those that have points
+    for (u32 first = warp * GROUP; first < slots; first += warps * GROUP) {
+        u32 slot = first + lane() * EACH;
+        Slots mine = Slots::load(keys + slot);
+        Shape shape = shapes[first / GROUP];
+        for (u32 size = GROUP; size > LEAF; size /= 2) {
+            split_chunk(members, mine, slot, size, shape);
+            shape = offset_of(slot, size) < size / 2 ? shape.left(size) : shape.right(size);
+        }
+        mine.store(keys + slot);
+        firsts[slot / LEAF] = shape.first;
+    }
+    __syncthreads();
 
     u64 numbers = leaves.width ? leaves.width : dim, first_group = blockIdx.x * (BLOCK / GROUP);
     // A warp to a group, four leaves at a time. Those with points stand before those without.
@@ -504,7 +551,7 @@ KERNEL(tree_leaves)(const Scalar* points, const u32* blocks, u32 dim, const u32*
                 u32 before = __ballot_sync(ALL, id != NONE) & ((1u << lane()) - 1);
                 before = __popc(before >> (lane() & ~(LEAF - 1)));
                 u32 leaf = (from + i + lane()) / LEAF;
-                leaves.places[first + i + lane()] = (u32)begin + shapes[leaf].first + before;
+                leaves.places[first + i + lane()] = (u32)begin + firsts[leaf] + before;
             }
             if (!leaves.leaf_least) continue;
             for (u32 with = 1; with < LEAF; with *= 2) id = min(id, __shfl_xor_sync(ALL, id, with));

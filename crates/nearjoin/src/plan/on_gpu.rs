@@ -41,10 +41,12 @@ const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// in less time than the host takes to write a short row to its place.
 const LINE: f64 = 64.0;
 const QUICK_TESTS: f64 = 300.0;
-/// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result.
+/// Bytes of the smallest batch of rows, unless the result is smaller, and batches of a result; of the
+/// nearest more, for the first of them takes a while to be found.
 const LEAST_BATCH: u64 = 32 << 20;
 const LEAST_LISTED: u64 = 8 << 20;
 const BATCHES: u64 = 8;
+const NEAREST_BATCHES: u64 = 16;
 
 /// What a plan knows of a device.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,6 +254,12 @@ impl OnGpu {
             (false, true) => (total / BATCHES).max(LEAST_BATCH),
             (false, false) => total,
         };
+        self.batch.unwrap_or(bytes).min(self.most_batch).max(4)
+    }
+
+    /// The same for rows of the nearest, where queries that follow each other are neighbours.
+    pub(crate) fn nearest_batch_bytes(&self, total: u64) -> u64 {
+        let bytes = (total / NEAREST_BATCHES).max(LEAST_LISTED);
         self.batch.unwrap_or(bytes).min(self.most_batch).max(4)
     }
 }

@@ -48,7 +48,7 @@ use crate::stats::GpuStats;
 const STREAMS: usize = 3;
 /// Threads that hand rows to a sink, at the most: that write rows here and there, or many that follow
 /// each other; and beside others that work.
-const LANDING: usize = 16;
+const LANDING: usize = 12;
 const LANDING_IN_ORDER: usize = 8;
 const LANDING_IN_LANE: usize = 2;
 
@@ -403,7 +403,12 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let (how, places, queries) = (&self.session.how, search.left.places(), self.query_count());
         let streams = if self.session.is_lane() || search.in_order { 1 } else { STREAMS };
         let total = (queries * search.row_bytes()) as u64;
-        let fit = how.batch_bytes(total, true) as usize / search.row_bytes();
+        // Few warps with a query each would be idle while the last of a batch is found.
+        let fit = match search.in_registers() {
+            true => how.nearest_batch_bytes(total),
+            false => how.batch_bytes(total, true),
+        } as usize
+            / search.row_bytes();
         let mut rows = match search.in_order {
             true => queries,
             false => fit.min(queries.div_ceil(how.launches(1.0) as usize)).max(1),

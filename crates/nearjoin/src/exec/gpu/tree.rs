@@ -38,7 +38,7 @@ const SAMPLE: usize = 4096;
 const SAMPLE_EACH: usize = 128;
 /// Levels that one sample is split, at the most.
 const AT_ONCE: u32 = 6;
-/// Dimensions that are considered for splits, at the most: the widest.
+/// Dimensions that are considered for splits, at the most: the widest. `DIMS` of `tree.cu`.
 const SPLIT_DIMS: usize = 16;
 
 /// Points in leaves.
@@ -169,7 +169,7 @@ impl<T: Scalar> Growing<'_, T> {
         self.stage.launch(Module::Tree(float::<T>()), name, threads as u64, args)
     }
 
-    /// A block of so many points has so many threads.
+    /// A block of so many points has a thread for each leaf.
     fn launch_blocks(
         &self,
         name: &'static str,
@@ -177,7 +177,7 @@ impl<T: Scalar> Growing<'_, T> {
         each: usize,
         args: Args,
     ) -> Result<()> {
-        let threads = (each / 4).next_power_of_two().clamp(64, 1024) as u32;
+        let threads = (each / LEAF).next_power_of_two().clamp(64, 512) as u32;
         let module = Module::Tree(float::<T>());
         self.stage.launch_blocks(module, name, blocks as u64, threads, args)
     }
