@@ -11,7 +11,7 @@ use crate::options::Number;
 mod groups;
 
 use groups::named;
-pub(crate) use groups::{Engine, Gpu, Input, Output, Ranges, Telling};
+pub(crate) use groups::{Engine, Gpu, GpuThreads, Input, Output, Ranges, Telling};
 
 /// Exact joins of points by distance: which pairs lie within ε, which k points are nearest.
 #[derive(Debug, Parser)]
@@ -179,6 +179,8 @@ pub(crate) struct Within {
     #[command(flatten)]
     pub(crate) gpu: Gpu,
     #[command(flatten)]
+    pub(crate) gpu_threads: GpuThreads,
+    #[command(flatten)]
     pub(crate) telling: Telling,
 }
 
@@ -216,6 +218,11 @@ pub(crate) struct Knn {
         help_heading = "Engine"
     )]
     pub(crate) strategy: Strategy,
+    /// The CPU finishes what a GPU that fails leaves; auto and hybrid always do
+    #[arg(long, help_heading = "Engine")]
+    pub(crate) rescue: bool,
+    #[command(flatten)]
+    pub(crate) gpu: Gpu,
     #[command(flatten)]
     pub(crate) ranges: Ranges,
     #[command(flatten)]
@@ -385,23 +392,29 @@ mod tests {
         let Ok(Command::Within(args)) = parse(&all) else { panic!("{all}") };
         let gpu = Gpu {
             partitioning: Some(Partitioning::Dyn),
-            cooperation: Some(Cooperation::Thread),
-            threads_per_query: Some(8),
-            schedule: Some(Schedule::WorkQueue),
             batch_size: Some(Bytes(64 << 20)),
             gpu_memory: Some(Bytes(8_000_000_000)),
         };
+        let threads = GpuThreads {
+            cooperation: Some(Cooperation::Thread),
+            threads_per_query: Some(8),
+            schedule: Some(Schedule::WorkQueue),
+        };
         assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Gpu, true, gpu));
+        assert_eq!(args.gpu_threads, threads);
         let Ok(Command::Within(args)) = parse("nearjoin within a.npy --eps 1") else { panic!() };
         let none = Gpu::default();
         assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Auto, false, none));
         assert!(parse("nearjoin within a.npy --eps 1 --threads-per-query 3").is_err());
         assert!(parse("nearjoin within a.npy --eps 1 --schedule fifo").is_err());
         assert!(parse("nearjoin within a.npy --eps 1 --duplicate-removal linear-coord").is_ok());
-        assert!(parse("nearjoin knn a.npy -k 1 --device gpu").is_ok());
+        let all = "nearjoin knn a.npy -k 1 --device hybrid --rescue --partitioning dyn --batch-size \
+                   64MiB --gpu-memory 8GB";
+        let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Ok(Command::Knn(args)) = parse(&all) else { panic!("{all}") };
+        assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Hybrid, true, gpu));
         assert!(parse("nearjoin knn a.npy -k 1 --schedule work-queue").is_err());
-        assert!(parse("nearjoin knn a.npy -k 1 --partitioning dyn").is_err());
-        assert!(parse("nearjoin knn a.npy -k 1 --rescue").is_err());
+        assert!(parse("nearjoin knn a.npy -k 1 --cooperation warp").is_err());
     }
 
     #[test]

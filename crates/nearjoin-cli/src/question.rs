@@ -22,6 +22,7 @@ pub(crate) struct Asked<'a> {
     /// Whether the CPU finishes what a GPU leaves.
     pub(crate) rescue: bool,
     pub(crate) gpu: args::Gpu,
+    pub(crate) gpu_threads: args::GpuThreads,
     pub(crate) ranges: args::Ranges,
     pub(crate) input: &'a args::Input,
     pub(crate) output: &'a args::Output,
@@ -49,6 +50,7 @@ impl<'a> From<&'a args::Within> for Asked<'a> {
             removal: args.duplicate_removal,
             rescue: args.rescue,
             gpu: args.gpu,
+            gpu_threads: args.gpu_threads,
             ranges: args::Ranges::default(),
             input: &args.input,
             output: &args.output,
@@ -67,8 +69,9 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
             sorted,
             strategy,
             removal: DuplicateRemoval::default(),
-            rescue: false,
-            gpu: args::Gpu::default(),
+            rescue: args.rescue,
+            gpu: args.gpu,
+            gpu_threads: args::GpuThreads::default(),
             ranges: args.ranges,
             input: &args.input,
             output: &args.output,
@@ -81,14 +84,8 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
 impl Asked<'_> {
     /// What was asked of the GPU, as the arguments are written.
     pub(crate) fn gpu_arguments(&self) -> Vec<(&'static str, String)> {
-        let args::Gpu {
-            partitioning,
-            cooperation,
-            threads_per_query,
-            schedule,
-            batch_size,
-            gpu_memory,
-        } = self.gpu;
+        let args::Gpu { partitioning, batch_size, gpu_memory } = self.gpu;
+        let args::GpuThreads { cooperation, threads_per_query, schedule } = self.gpu_threads;
         let bytes = |size: Option<Bytes>| size.map(|Bytes(size)| number::bytes(size));
         let given = [
             ("--partitioning", partitioning.map(|name| name.to_string())),
@@ -161,9 +158,9 @@ impl Asked<'_> {
                  unicomp or lid-unicomp",
             ));
         }
-        match self.gpu.cooperation {
+        match self.gpu_threads.cooperation {
             Some(shared @ (Cooperation::Cell | Cooperation::Warp))
-                if self.gpu.threads_per_query.is_some() =>
+                if self.gpu_threads.threads_per_query.is_some() =>
             {
                 return Err(Failure::usage(format!(
                     "--threads-per-query is for --cooperation thread: with {shared}, queries \
@@ -195,8 +192,8 @@ impl Asked<'_> {
 
     /// The same in the library's terms.
     pub(crate) fn gpu_options(&self) -> GpuOptions {
-        let args::Gpu { cooperation, threads_per_query, schedule, batch_size, gpu_memory, .. } =
-            self.gpu;
+        let args::Gpu { batch_size, gpu_memory, .. } = self.gpu;
+        let args::GpuThreads { cooperation, threads_per_query, schedule } = self.gpu_threads;
         let mut options = GpuOptions::new()
             .cooperation(cooperation.unwrap_or_default())
             .schedule(schedule.unwrap_or_default());

@@ -111,6 +111,20 @@ pub(crate) struct Gpu {
     /// How the CPU and the GPU share the work, where both do it [default: auto]
     #[arg(long, value_name = "NAME", value_parser = named(Partitioning::ALL))]
     pub(crate) partitioning: Option<Partitioning>,
+    /// Bytes of the result that are made at a time, as in 64MiB [default: an eighth of it or less, as
+    /// far as there is room]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) batch_size: Option<Bytes>,
+    /// Memory of the GPU to use, as in 8GiB; points that do not fit are joined in parts
+    /// [default: nine tenths of what is free]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) gpu_memory: Option<Bytes>,
+}
+
+/// How the threads of a GPU go about pairs within ε.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "GPU (speed only: the answer never depends on these)")]
+pub(crate) struct GpuThreads {
     /// How threads share the work [default: auto]
     #[arg(long, value_name = "NAME", value_parser = named(Cooperation::ALL))]
     pub(crate) cooperation: Option<Cooperation>,
@@ -120,14 +134,6 @@ pub(crate) struct Gpu {
     /// In which order work is taken [default: auto]
     #[arg(long, value_name = "NAME", value_parser = named(Schedule::ALL))]
     pub(crate) schedule: Option<Schedule>,
-    /// Bytes of the result that are made at a time, as in 64MiB [default: an eighth of it, as far
-    /// as there is room]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) batch_size: Option<Bytes>,
-    /// Memory of the GPU to use, as in 8GiB; points that do not fit are joined in parts
-    /// [default: nine tenths of what is free]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) gpu_memory: Option<Bytes>,
 }
 
 /// How the nearest are found by ranges.

@@ -134,6 +134,9 @@ fn wrong_usage_is_said_before_any_work() {
     assert!(usage("knn p.csv -k 2 --max-distance -1").contains("--max-distance -1.0 is not"));
     assert!(usage("knn p.csv -k 2 --degrees").contains("leave --degrees out"));
     assert!(usage("knn p.csv -k 2 --strategy ego").contains("possible values: auto, "));
+    let refused = usage("knn p.csv -k 2 --strategy grid --device gpu");
+    assert!(refused.contains("the strategy grid is not for this join: choose one of"), "{refused}");
+    assert!(usage("knn p.csv -k 2 --device cpu --rescue").contains("--rescue is for the GPU"));
     assert!(usage("knn p.csv p.csv -k 2 --include-self").contains("cannot be used with"));
     assert!(usage("knn p.csv -k 2 --id x -o o.npz").contains("npz holds row numbers"));
     assert!(usage("knn p.csv -k 2 --eps 1").contains("unexpected argument"));
