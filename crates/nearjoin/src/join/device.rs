@@ -104,6 +104,16 @@ pub(super) fn decide<T: Scalar>(
 ) -> Result<Decided> {
     let (host, device) = (host(asked, threads), asked.options.device);
     if !matches!(device, Device::Gpu | Device::Hybrid) {
+        if let (Question::Nearest(nearest), Device::Auto, true) =
+            (asked.question, device, host.gpu_is_open)
+        {
+            // It may take less time to search than the CPU takes to look at all points.
+            let summary = summarise(Effort::quickly_nearest(nearest.k, dim));
+            let decided = decide_freely(asked, &summary, host.clone())?;
+            if decided.decision.on_cpu().is_none() {
+                return Ok(decided);
+            }
+        }
         return decide_freely(asked, &summarise(effort::<T>(asked, dim)), host);
     }
     let lost = |reason: String| {

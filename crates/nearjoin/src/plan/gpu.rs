@@ -32,12 +32,14 @@ pub(super) struct Speed {
     pub(super) instruction: f64,
     /// Nanoseconds a coordinate to bring it to the device and to index it.
     pub(super) index: f64,
+    pub(super) multiprocessors: f64,
 }
 
 impl Speed {
     pub(super) fn new(device: &GpuFacts, machine: &Calibration) -> Self {
-        let smaller = machine.gpu_multiprocessors / f64::from(device.multiprocessors.max(1));
-        Speed { instruction: machine.gpu_instruction * smaller, index: machine.gpu_index }
+        let multiprocessors = f64::from(device.multiprocessors.max(1));
+        let instruction = machine.gpu_instruction * machine.gpu_multiprocessors / multiprocessors;
+        Speed { instruction, index: machine.gpu_index, multiprocessors }
     }
 }
 
@@ -192,7 +194,7 @@ mod tests {
         let threshold = Threshold::new(Metric::L2, eps, Scale::NONE).unwrap();
         let summary = Summary::new(points, None, &threshold, Effort::QUICK);
         let shaping = Shaping { levels: 3, fanout: 16, whole_cells: false };
-        let speed = Speed { instruction: 1.0 / 400.0, index: 0.7 };
+        let speed = Speed { instruction: 1.0 / 400.0, index: 0.7, multiprocessors: 100.0 };
         alternatives(&summary, shaping, speed)
     }
 
