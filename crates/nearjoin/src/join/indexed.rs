@@ -17,6 +17,7 @@ use crate::exec::hybrid::{Lead, Reserve, Setup as Sharing, Shared};
 use crate::exec::{Executor, OnDevice, Part};
 use crate::memory;
 use crate::monitor::{self, Phase};
+use crate::plan::hybrid::Batches;
 use crate::plan::{Asked, Budget, Decision, How, OnCpu, OnGpu, on_cpu};
 use crate::question::Question;
 use crate::scalar::Scalar;
@@ -229,6 +230,7 @@ fn executor<'a, T: Scalar>(plan: &'a Plan<'a, T>) -> Result<Box<dyn Executor<T> 
         How::Both(both) => {
             let setup = Sharing {
                 partitioning: both.partitioning,
+                batches: Batches::of(&plan.question),
                 gpu_share: both.gpu_share,
                 counts_alone: both.counts_alone,
                 monitor: options.monitor.as_ref(),

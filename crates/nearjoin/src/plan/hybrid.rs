@@ -15,10 +15,25 @@ pub(crate) const LANES: usize = 3;
 /// Threads from which on one of the processor is left to those streams: they wait most of the time,
 /// but where every core is busy they wait for one of those too, some milliseconds each time.
 pub(crate) const MANY_THREADS: usize = 8;
-/// A batch on demand is what is left, divided by so many for each stream, as in HEGJoin (§4.3); and
-/// the share of all work that a batch has at least: it takes some milliseconds to get one ready.
-pub(crate) const BATCHES: f64 = 2.0;
-pub(crate) const LEAST_BATCH: f64 = 1.0 / 64.0;
+/// Batches that streams take on demand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Batches {
+    /// One is what is left, divided by so many for each stream, as in HEGJoin (§4.3).
+    pub(crate) of_rest: f64,
+    /// The share of all work that it has at least: it takes some milliseconds to get one ready.
+    pub(crate) least: f64,
+}
+
+impl Batches {
+    pub(crate) fn of(question: &Question) -> Self {
+        match question {
+            Question::Within(_) => Batches { of_rest: 2.0, least: 1.0 / 64.0 },
+            // Finer ones: each processor has boxes of its own, and what a query costs one of them says
+            // less of what it costs the other.
+            Question::Nearest(_) => Batches { of_rest: 4.0, least: 1.0 / 128.0 },
+        }
+    }
+}
 /// Pairs that a batch of the GPU is expected to have at the most, as in the papers.
 pub(crate) const MOST_PAIRS: f64 = 5e7;
 /// Units whose pairs are counted to infer those of all: about so many.

@@ -150,7 +150,7 @@ impl<T: Scalar> Pass<'_, '_, T> {
     fn batch(&self, left: Range<usize>) -> usize {
         match self.share {
             Some(share) => self.units.planned(left, share, LANES, MOST_PAIRS),
-            None => self.units.on_demand(left, LANES, MOST_PAIRS),
+            None => self.units.on_demand(left, self.shared.setup.batches, LANES, MOST_PAIRS),
         }
     }
 

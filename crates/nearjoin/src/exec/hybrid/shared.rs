@@ -16,7 +16,7 @@ use crate::exec::{Emit, Executor, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
 use crate::monitor::{Monitor, Phase};
 use crate::options::{Device, Partitioning};
-use crate::plan::hybrid::LANES;
+use crate::plan::hybrid::{Batches, LANES};
 use crate::scalar::Scalar;
 use crate::stats::{GpuStats, HybridStats};
 
@@ -25,6 +25,8 @@ use crate::stats::{GpuStats, HybridStats};
 pub(crate) struct Setup<'a> {
     /// Not `Auto`.
     pub(crate) partitioning: Partitioning,
+    /// How much the streams of the GPU take on demand.
+    pub(crate) batches: Batches,
     /// The share of the queries, or of the candidates, that the GPU is expected to do.
     pub(crate) gpu_share: f64,
     /// Whether one of them counts alone, and which: it meets each pair of one set once, where two

@@ -23,6 +23,7 @@ use crate::memory::as_atomic;
 use crate::metric::{Metric, Threshold};
 use crate::options::{Device, Partitioning, Strategy};
 use crate::oracle;
+use crate::plan::hybrid::Batches;
 use crate::points::Points;
 use crate::scale::Scale;
 use crate::summary::extents;
@@ -162,7 +163,8 @@ impl Case {
             Way::Shared(partitioning) => (partitioning, None),
             Way::CountedAlone => (Partitioning::Dyn, Some(Device::Gpu)),
         };
-        let setup = Setup { partitioning, gpu_share: 0.6, counts_alone, monitor: None };
+        let batches = Batches { of_rest: 2.0, least: 1.0 / 64.0 };
+        let setup = Setup { partitioning, batches, gpu_share: 0.6, counts_alone, monitor: None };
         let on_cpu = || Ok(Box::new(self.on_cpu(pool)) as _);
         Box::new(Shared::new(setup, on_cpu, || Sham::index(other, left, script)).unwrap())
     }

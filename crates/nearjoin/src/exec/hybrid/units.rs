@@ -5,7 +5,7 @@ use core::ops::Range;
 use crate::exec::cpu::units::OnHost;
 use crate::index::Run;
 use crate::plan::batches;
-use crate::plan::hybrid::{BATCHES, LEAST_BATCH, SAMPLED_UNITS, unit};
+use crate::plan::hybrid::{Batches, SAMPLED_UNITS, unit};
 
 /// Units by their ranks.
 pub(super) struct Ranked {
@@ -69,9 +69,16 @@ impl Ranked {
 
     /// A batch for one of `lanes` streams, of those units that are left at the heavy end: a part of
     /// their work, so that batches shrink towards the end, and no more than so many pairs.
-    pub(super) fn on_demand(&self, left: Range<usize>, lanes: usize, most_pairs: f64) -> usize {
-        let work = (self.work[left.end] - self.work[left.start]) / (BATCHES * lanes as f64);
-        self.batch(left, work.max(self.work() * LEAST_BATCH), most_pairs)
+    pub(super) fn on_demand(
+        &self,
+        left: Range<usize>,
+        batches: Batches,
+        lanes: usize,
+        most_pairs: f64,
+    ) -> usize {
+        let work = self.work[left.end] - self.work[left.start];
+        let work = work / (batches.of_rest * lanes as f64);
+        self.batch(left, work.max(self.work() * batches.least), most_pairs)
     }
 
     /// A batch of a fixed share, which has one for each stream at least.
@@ -135,11 +142,12 @@ mod tests {
     #[test]
     fn batches_shrink_and_hold_no_more_pairs_than_they_may() {
         let units = ranked(&[1.0; 100], &[10.0; 100]);
-        let first = units.on_demand(0..100, 1, f64::INFINITY);
-        let later = units.on_demand(80..100, 1, f64::INFINITY);
+        let batches = Batches { of_rest: 2.0, least: 0.01 };
+        let first = units.on_demand(0..100, batches, 1, f64::INFINITY);
+        let later = units.on_demand(80..100, batches, 1, f64::INFINITY);
         assert!(first > later && later >= 1, "{first}, {later}");
-        assert_eq!(units.on_demand(0..100, 1, 35.0), 3);
-        assert_eq!(units.on_demand(99..100, 3, 0.0), 1);
+        assert_eq!(units.on_demand(0..100, batches, 1, 35.0), 3);
+        assert_eq!(units.on_demand(99..100, batches, 3, 0.0), 1);
         assert_eq!(units.planned(0..60, 60, 3, f64::INFINITY), 20);
     }
 }
