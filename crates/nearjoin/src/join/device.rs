@@ -109,7 +109,7 @@ pub(super) fn decide<T: Scalar>(
         {
             // It may take less time to search than the CPU takes to look at all points.
             let summary = summarise(Effort::quickly_nearest(nearest.k, dim));
-            let decided = decide_freely(asked, &summary, host.clone())?;
+            let decided = decide_freely(asked, &summary, host)?;
             if decided.decision.on_cpu().is_none() {
                 return Ok(decided);
             }
