@@ -101,6 +101,12 @@ impl Asked<'_> {
 
     /// Refuses options of one strategy where another was named.
     fn check_strategy(&self) -> Result {
+        if self.strategy == Strategy::Ranges && self.gpu.partitioning.is_some() {
+            return Err(Failure::usage(
+                "--partitioning is for other strategies: with --strategy ranges, --window and the \
+                 batches say how the CPU and the GPU share the work",
+            ));
+        }
         let args::Ranges { large, small, window, cpu_batch, eps_factor, threads_per_query } =
             self.ranges;
         let given = [

@@ -71,8 +71,8 @@ __device__ __forceinline__ void write_row(const Search& search, const Key (&best
 //
 //     a leaf that a lane's own bound reaches: all lanes measure its points, each for itself, or
 //             where few want it, every eight lanes for one of those
-//         what is nearer than a lane's k-th best waits
-//     when more than half of the room of some lane is full: all sort what waits, and keep the best
+//         what may be nearer than a lane's k-th best waits
+//     when more than half of the room of some lane is full: all sort eight that wait, and keep the best
 template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     __shared__ Key waiting[TOGETHER / WARP][WAITING][WARP];
     __shared__ u32 sharing[TOGETHER / WARP][SHARED];
@@ -108,7 +108,7 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
     Key last = best[0];
     Scalar bound = asks ? (Scalar)search.cap : (Scalar)-1, worst = (Scalar)search.cap;
     u32 worst_id = NONE, waits = 0;
-    u32 tests = 0;
+    u64 tests = 0;
     Key(&mine)[WAITING][WARP] = waiting[threadIdx.x / WARP];
     u32(&those)[SHARED] = sharing[threadIdx.x / WARP];
 
@@ -117,7 +117,7 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
 #pragma unroll
         for (u32 i = 0; i < SOME_WAITING; i++) {
             more[i] = i < waits ? mine[waits - 1 - i][lane()] : make_key(INFINITE, NONE);
-            // What others found for this lane may be itself.
+            // What was found may be the query itself.
             if (id_of(more[i]) == own) more[i] = make_key(INFINITE, NONE);
         }
         waits -= min(waits, SOME_WAITING);
@@ -175,13 +175,13 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
             return wanting;
         },
         [&](u32 leaf, u32 wanting) {
-            tests += LEAF;
             if (__popc(wanting) <= SHARED) {
                 u64 place = (u64)leaf * LEAF + lane() % LEAF;
                 Point<Scalar> y = Point<Scalar>::at(search.right, place);
                 // Those lanes, in ascending order.
                 u32 many = __popc(wanting), before_it = __popc(wanting & ((1u << lane()) - 1));
                 bool wants = wanting >> lane() & 1;
+                tests += LEAF * many;
                 if (wants) those[before_it] = lane();
                 __syncwarp();
                 // Every eight lanes take the next of them.
@@ -206,6 +206,7 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
                 }
                 __syncwarp();
             } else {
+                tests += LEAF * __popc(asking);
 #pragma unroll 1
                 for (u32 half = 0; half < LEAF; half += LEAF / 2) {
                     u64 place = (u64)leaf * LEAF + half;
@@ -237,12 +238,11 @@ template <u32 K> __device__ __forceinline__ void nearest(const Search& search) {
         else if (search.k % 2 == 0) write_row<K, 2>(search, best, ids, distances);
         else write_row<K, 1>(search, best, ids, distances);
     }
-    tests *= __popc(asking);
-    if (lane() == 0) atomicAdd(search.tests, (u64)tests);
+    if (lane() == 0) atomicAdd(search.tests, tests);
 }
 
-// As many blocks at once as registers allow without spilling much.
-KERNEL(__launch_bounds__(TOGETHER, WIDTH > 4 ? 7 : 8) nearest_8)(__grid_constant__ const Search search) {
+// As many blocks at once as registers allow without spilling much, and shared memory.
+KERNEL(__launch_bounds__(TOGETHER, sizeof(Scalar) > 4 ? 6 : WIDTH > 4 ? 7 : 8) nearest_8)(__grid_constant__ const Search search) {
     nearest<8>(search);
 }
 EXPORT(nearest_8)

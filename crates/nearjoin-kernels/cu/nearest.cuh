@@ -160,7 +160,7 @@ __device__ __forceinline__ void descend(const Search& search, Measure measure, M
                     if (wanting != 0) open(first + leaf, wanting);
                 } else {
                     for (u32 n = 1; n < AT_ONCE; n++) {
-                        u32 next = __ballot_sync(ALL, place == i + n);
+                        u32 next = __ballot_sync(ALL, i + n < leaves && place == i + n);
                         if (lane() / LEAF == n) leaf = next ? first_of(next) : NONE;
                     }
                     Scalar away = __shfl_sync(ALL, far, leaf % WARP);

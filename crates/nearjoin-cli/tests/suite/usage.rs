@@ -137,6 +137,8 @@ fn wrong_usage_is_said_before_any_work() {
     let refused = usage("knn p.csv -k 2 --strategy grid --device gpu");
     assert!(refused.contains("the strategy grid is not for this join: choose one of"), "{refused}");
     assert!(usage("knn p.csv -k 2 --device cpu --rescue").contains("--rescue is for the GPU"));
+    let refused = usage("knn p.csv -k 2 --device hybrid --strategy ranges --partitioning dyn");
+    assert!(refused.contains("--partitioning is for other strategies"), "{refused}");
     assert!(usage("knn p.csv p.csv -k 2 --include-self").contains("cannot be used with"));
     assert!(usage("knn p.csv -k 2 --id x -o o.npz").contains("npz holds row numbers"));
     assert!(usage("knn p.csv -k 2 --eps 1").contains("unexpected argument"));

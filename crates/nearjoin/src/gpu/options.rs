@@ -113,8 +113,9 @@ impl GpuOptions {
         self
     }
 
-    /// Bytes of the result that are made at a time. Default: an eighth of it, and no more than
-    /// the device has room for.
+    /// Bytes of the result that are made at a time. Default: an eighth of it, or of the nearest a
+    /// sixteenth, and no more than the device has room for; short rows of the nearest that are found
+    /// quickly are made at once.
     pub fn batch_bytes(mut self, bytes: u64) -> Self {
         self.batch_bytes = Some(bytes);
         self

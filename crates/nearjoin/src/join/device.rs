@@ -104,8 +104,9 @@ pub(super) fn decide<T: Scalar>(
 ) -> Result<Decided> {
     let (host, device) = (host(asked, threads), asked.options.device);
     if !matches!(device, Device::Gpu | Device::Hybrid) {
+        let has_it = asked.question.gpu_strategies().contains(&asked.options.strategy);
         if let (Question::Nearest(nearest), Device::Auto, true) =
-            (asked.question, device, host.gpu_is_open)
+            (asked.question, device, host.gpu_is_open && has_it)
         {
             // It may take less time to search than the CPU takes to look at all points.
             let summary = summarise(Effort::quickly_nearest(nearest.k, dim));

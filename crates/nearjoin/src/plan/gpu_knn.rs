@@ -36,6 +36,7 @@ const BASE: u64 = 16 << 20;
 /// The strategies that a GPU has, the cheapest first.
 pub(super) fn alternatives(summary: &Summary, k: usize, speed: Speed) -> Vec<Alternative> {
     let (dim, all) = (summary.dim as f64, summary.right as f64);
+    let k = k.min(summary.right.max(1));
     let cost = |tests: f64, instructions: f64, order: f64| {
         let points = (summary.left + if summary.is_self { 0 } else { summary.right }) as f64;
         let index = (speed.index * dim + order) * points / summary.left.max(1) as f64;

@@ -219,7 +219,8 @@ impl OnGpu {
         let queries = self.expected_pairs / self.neighbors.max(1.0);
         let whole_lines = (4.0 * self.neighbors) % LINE == 0.0;
         let quick = self.expected_tests < QUICK_TESTS * queries;
-        self.in_order.unwrap_or(quick && !whole_lines) && bytes <= 3 * self.most_batch
+        let fits = bytes <= self.batch.unwrap_or(3 * self.most_batch);
+        self.in_order.unwrap_or(quick && !whole_lines && fits) && bytes <= 3 * self.most_batch
     }
 
     /// Launches that a share of all queries is done in.

@@ -214,7 +214,7 @@ impl Stage {
         Ok(array)
     }
 
-    /// Holds on to copies to the device until the stream is waited for: what it is given later finds
+    /// Holds on to copies to the device until [`Stage::finish`]: what the stream is given later finds
     /// them complete, and the host can go on.
     pub(super) fn keep(&self, copies: impl IntoIterator<Item = Box<dyn Transfer>>) {
         self.sent.borrow_mut().extend(copies);

@@ -251,42 +251,9 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let all = self.arithmetic.bound == T::INFINITY;
         let enough = self.candidates - usize::from(self.excludes_self) >= self.k;
         let short = !(all && enough);
-        let in_order = self.in_order(request);
-        let (search, rooms) = match self.search(request, raw, in_order) {
-            // Not for all rows at once.
-            Err(Fault::Memory { .. }) if in_order => {
-                self.session.record(|stats| stats.splits += 1);
-                self.search(request, raw, false)?
-            }
-            found => found?,
-        };
-        let delivery = Delivery { request, layout: search.layout, short, emit };
-        let work = self.batches(&search, &rooms, &delivery)?;
-        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
-        self.session.hold(began, work)?;
-        Ok(self.session.told(work))
-    }
-
-    /// Bytes of a row: the number of its query, ids and distances.
-    fn row_bytes(&self, request: Request) -> usize {
-        4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 })
-    }
-
-    /// Whether rows are put in the order of the input on the device.
-    fn in_order(&self, request: Request) -> bool {
-        let bytes = (self.query_count() * self.row_bytes(request)) as u64;
-        self.session.how.in_order(bytes) && !self.session.is_lane()
-    }
-
-    /// What is asked of the device, and the memory for it.
-    fn search(
-        &self,
-        request: Request,
-        raw: bool,
-        in_order: bool,
-    ) -> driver::Result<(Search<'_, T>, Rooms<T>)> {
-        let queries = self.query_count();
-        let bytes = (queries * self.row_bytes(request)) as u64;
+        let queries = self.query_count() as u64;
+        let row = 4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 });
+        let bytes = queries * row as u64;
         let chunk = self.session.chunk(bytes);
         let layout = |numbers| {
             let wants = Wants { numbers, distances: request.distances, raw };
@@ -303,12 +270,24 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             in_order: false,
             multiprocessors: self.session.how.device.multiprocessors,
         };
-        search.in_order = in_order && search.in_registers();
-        if search.in_order {
-            search.layout = layout(false);
+        let in_order = self.session.how.in_order(bytes) && !self.session.is_lane();
+        if in_order && search.in_registers() {
+            (search.in_order, search.layout) = (true, layout(false));
         }
-        let rooms = self.rooms(&search)?;
-        Ok((search, rooms))
+        let rooms = match self.rooms(&search) {
+            // Not for all rows at once.
+            Err(Fault::Memory { .. }) if search.in_order => {
+                self.session.record(|stats| stats.splits += 1);
+                (search.in_order, search.layout) = (false, layout(true));
+                self.rooms(&search)?
+            }
+            rooms => rooms?,
+        };
+        let delivery = Delivery { request, layout: search.layout, short, emit };
+        let work = self.batches(&search, &rooms, &delivery)?;
+        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
+        self.session.hold(began, work)?;
+        Ok(self.session.told(work))
     }
 
     /// Every row is empty.

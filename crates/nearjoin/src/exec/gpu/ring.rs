@@ -109,8 +109,9 @@ pub(super) fn with_landers<I: Send>(
     work: impl FnOnce(&Sender<'_, I>) -> Result<()>,
 ) -> Result<()> {
     let (send, receive) = mpsc::sync_channel::<I>(DEPTH);
-    // The threads alone hold the receiver. When the last of them has ended, with an error or a
-    // panic, the channel closes: `send` then fails, and never waits for room that nobody makes.
+    // `send` never waits for room that nobody makes: as long as there are threads to come, each that is
+    // sent has a new one that takes one at least; and then the threads alone hold the receiver, and
+    // when the last of them has ended, with an error or a panic, the channel closes.
     let receive = Arc::new(Mutex::new(receive));
     std::thread::scope(|scope| {
         let spawn = |number: usize, receive: &Arc<Mutex<mpsc::Receiver<I>>>| {
