@@ -17,7 +17,7 @@
 //! [`EpsJoin`] and [`KnnJoin`] have the options, [`Plan`] explains what will be done before it is
 //! done, [`Indexed`] answers again and again over one index,
 //! and the [`sink`] receives the answer in the shape that is wanted: a count, degrees,
-//! CSR arrays, pairs, or blocks as they are found.
+//! CSR arrays, pairs, groups of points that hang together, or blocks as they are found.
 //!
 //! A join has one right answer. Every strategy, thread count and instruction set gives
 //! that one, bit for bit: distances are computed in the points' own type, dimension 0
@@ -53,8 +53,8 @@ pub use error::{Error, Needs, Result};
 pub use exec::cpu::kernel::SimdLevel;
 pub use exec::pool::start_threads;
 pub use join::{
-    EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, count_pairs, eps_join, eps_join_between,
-    knn_join, knn_join_between,
+    EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, components, count_pairs, dbscan, eps_join,
+    eps_join_between, knn_join, knn_join_between,
 };
 pub use memory::{Buffer, SystemMemory};
 pub use metric::Metric;

@@ -27,7 +27,7 @@ use crate::points::Points;
 use crate::question::{Nearest, Question, Within};
 use crate::scalar::Scalar;
 use crate::sides::Sides;
-use crate::sink::{Count, Csr, CsrSink, Neighbors};
+use crate::sink::{Count, Csr, CsrSink, Groups, Neighbors};
 use crate::summary::Summary;
 
 /// A question with its options: an [`EpsJoin`] or a [`KnnJoin`]. Both have the same options but
@@ -322,6 +322,42 @@ pub fn eps_join_between<T: Scalar>(
     let mut sink = CsrSink::new();
     EpsJoin::new(eps).plan(left, right)?.run(&mut sink)?;
     Ok(sink.into_csr())
+}
+
+/// The connected component of each point: points are in one if there is a way between them over pairs
+/// within ε. They are numbered from 0 in the order of their first points.
+///
+/// ```
+/// let points = nearjoin::Points::new(&[0.0, 5.0, 0.5, 1.0], 1)?;
+/// assert_eq!(nearjoin::components(&points, 0.5)?, [0, 1, 0, 0]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If ε is not a distance, or the system refuses memory.
+pub fn components<T: Scalar>(points: &Points<'_, T>, eps: f64) -> Result<Vec<u32>> {
+    groups(points, eps, Groups::components())
+}
+
+/// The cluster of each point by DBSCAN, or [`Groups::NOISE`]: see [`Groups`]. A core has `min_points`
+/// points within ε, itself included.
+///
+/// ```
+/// use nearjoin::{Points, dbscan, sink::Groups};
+/// let points = Points::new(&[0.0, 5.0, 0.5, 1.0], 1)?;
+/// assert_eq!(dbscan(&points, 0.5, 3)?, [0, Groups::NOISE, 0, 0]);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+///
+/// # Errors
+/// If ε is not a distance, `min_points` is 0, or the system refuses memory.
+pub fn dbscan<T: Scalar>(points: &Points<'_, T>, eps: f64, min_points: usize) -> Result<Vec<u32>> {
+    groups(points, eps, Groups::dbscan(min_points))
+}
+
+fn groups<T: Scalar>(points: &Points<'_, T>, eps: f64, mut sink: Groups) -> Result<Vec<u32>> {
+    EpsJoin::new(eps).plan_self(points)?.run(&mut sink)?;
+    Ok(sink.into_parts().0)
 }
 
 /// The number of ordered pairs of different points within ε of each other.

@@ -7,6 +7,7 @@
 //! | [`CsrSink`], [`CsrInto`] | all neighbours, row by row | 8 bytes a point, 4 a pair |
 //! | [`Pairs`] | all pairs as two columns | 8 bytes a pair |
 //! | [`Neighbors`] | the k nearest of each point, of KNN-joins only | 8 or 12 bytes a neighbour |
+//! | [`Groups`] | connected components, or clusters by DBSCAN | 9 bytes a point |
 //! | [`Callback`] | blocks of rows, as they are found | a few blocks |
 //!
 //! Rows of a KNN-join ascend by distance, and then by id, unless `sorted` asks for ids alone; all
@@ -17,6 +18,7 @@ mod count;
 mod csr;
 mod degrees;
 mod fill;
+mod groups;
 mod neighbors;
 mod pairs;
 
@@ -24,6 +26,7 @@ pub use callback::{Block, Callback};
 pub use count::Count;
 pub use csr::{Csr, CsrInto, CsrSink};
 pub use degrees::Degrees;
+pub use groups::Groups;
 pub use neighbors::Neighbors;
 pub use pairs::Pairs;
 

@@ -11,6 +11,7 @@ mod determinism;
 mod errors;
 mod estimates;
 mod gpu;
+mod groups;
 mod hybrid;
 mod knn;
 mod monitor;
