@@ -117,6 +117,31 @@ fn files_are_the_same_from_either_device() {
     }
 }
 
+#[test]
+fn the_nearest_are_shared_as_it_is_told() {
+    let points = generate::points::<f64>(Shape::Clustered, 800, 2, 3).unwrap();
+    let run = |arguments: &str| {
+        let line = format!("nearjoin knn p.npy -k 4 {arguments}");
+        let Command::Knn(args) = Cli::parse_from(line.split_whitespace()).command else {
+            panic!("{line}")
+        };
+        let asked = Asked::from(&args);
+        asked.check_device().unwrap();
+        let planner = Planner::new(&asked, &Monitor::new(), 2).on(Arc::new(Simt::new()));
+        let mut found = nearjoin::Neighbors::new();
+        let stats = planner.plan(&points.as_points(), None).unwrap().run(&mut found).unwrap();
+        (found, stats)
+    };
+    let (expected, _) = run("--device cpu");
+    for named in [Partitioning::Dyn, Partitioning::StaticQueries] {
+        let (found, stats) = run(&format!("--device hybrid --partitioning {named}"));
+        assert!(found == expected, "{named}");
+        assert_eq!(stats.hybrid.unwrap().partitioning, Some(named));
+    }
+    let (found, stats) = run("--device gpu --rescue --batch-size 4KB --gpu-memory 200MB");
+    assert!(found == expected && stats.gpu.is_some());
+}
+
 /// A file has every pair once, however late the GPU is lost; unless it was named, and the CPU is
 /// not to step in.
 #[test]

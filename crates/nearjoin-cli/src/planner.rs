@@ -57,6 +57,7 @@ impl Planner {
             .device(self.device)
             .strategy(self.strategy)
             .include_self(self.include_self)
+            .partitioning(self.partitioning)
             .rescue(self.rescue)
             .gpu(self.gpu.clone())
             .threads(self.threads)
@@ -73,9 +74,7 @@ impl Planner {
     }
 
     fn within(&self, eps: f64) -> EpsJoin {
-        self.configured(EpsJoin::new(eps))
-            .duplicate_removal(self.removal)
-            .partitioning(self.partitioning)
+        self.configured(EpsJoin::new(eps)).duplicate_removal(self.removal)
     }
 
     fn nearest(&self, k: usize, max_distance: Option<f64>, pad: bool) -> KnnJoin {
