@@ -88,8 +88,7 @@ pub(crate) struct Output {
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
     /// Where to run: auto takes the CPU, the GPU or both, whichever is expected to be fastest;
-    /// hybrid is both at once, or the CPU alone where there is no GPU; knn runs on the CPU, but for
-    /// --strategy ranges
+    /// hybrid is both at once, or the CPU alone where there is no GPU
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = named(Device::ALL))]
     pub(crate) device: Device,
     /// How distances are measured
