@@ -39,9 +39,13 @@ fn options_of_the_gpu_that_make_no_sense() {
     assert!(usage("--batch-size 0").contains("at least 1 B"));
     assert!(usage("--gpu-memory 1MiB").contains("at least 128 MiB"));
     assert!(usage("--device gpu --strategy ego").contains("choose one of auto, brute"));
-    for option in ["--schedule auto", "--partitioning dyn", "--rescue"] {
+    for option in ["--schedule auto", "--cooperation warp", "--duplicate-removal none"] {
         let said = wrong(&folder, &format!("knn p.csv -k 1 {option}"), 2);
         assert!(said.contains("unexpected argument"), "{said}");
+    }
+    let nearest = folder.nearjoin("knn p.csv -k 1 -q").said;
+    for option in ["--partitioning dyn", "--rescue", "--batch-size 1KiB", "--gpu-memory 1GiB"] {
+        assert_eq!(folder.nearjoin(&format!("knn p.csv -k 1 -q {option}")).said, nearest);
     }
     let count = "within p.csv --eps 0.5 --count -q --device auto --cooperation thread";
     assert_eq!(folder.nearjoin(&format!("{count} --duplicate-removal unicomp")).said, "4\n");
