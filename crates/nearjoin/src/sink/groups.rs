@@ -13,10 +13,10 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::{Execution, Receive};
+use super::{Degrees, Execution, Receive};
 use crate::error::{Error, Result};
 use crate::exec::{Request, Rows};
-use crate::memory::{as_atomic, with_capacity, zeros};
+use crate::memory::with_capacity;
 use crate::scalar::Scalar;
 
 /// Groups of points of one set: its connected components, or its clusters by DBSCAN.
@@ -107,11 +107,10 @@ impl Groups {
             cores.resize(points, true);
             return Ok(cores);
         }
-        let mut degrees = zeros(points)?;
-        let work = execution.executor.degrees(as_atomic(&mut degrees))?;
-        execution.stats.record(work);
-        let own = u64::from(!execution.include_self);
-        cores.extend(degrees.iter().map(|degree| degree + own >= self.min_points as u64));
+        let mut degrees = Degrees::new();
+        degrees.receive(execution)?;
+        let (own, enough) = (u64::from(!execution.include_self), self.min_points as u64);
+        cores.extend(degrees.as_slice().iter().map(|degree| degree + own >= enough));
         Ok(cores)
     }
 
