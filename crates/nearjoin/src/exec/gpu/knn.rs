@@ -267,18 +267,17 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             arithmetic: self.arithmetic,
             exclude_self: self.excludes_self,
             layout: layout(true),
-            in_order: false,
             multiprocessors: self.session.how.device.multiprocessors,
         };
         let in_order = self.session.how.in_order(bytes) && !self.session.is_lane();
         if in_order && search.in_registers() {
-            (search.in_order, search.layout) = (true, layout(false));
+            search.layout = layout(false);
         }
         let rooms = match self.rooms(&search) {
             // Not for all rows at once.
-            Err(Fault::Memory { .. }) if search.in_order => {
+            Err(Fault::Memory { .. }) if search.in_order() => {
                 self.session.record(|stats| stats.splits += 1);
-                (search.in_order, search.layout) = (false, layout(true));
+                search.layout = layout(true);
                 self.rooms(&search)?
             }
             rooms => rooms?,
@@ -317,7 +316,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let rooms_of = &rooms.of_stages;
         let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
         let layout = &search.layout;
-        let landers = session.pool.threads().min(match (session.is_lane(), search.in_order) {
+        let landers = session.pool.threads().min(match (session.is_lane(), search.in_order()) {
             (true, _) => LANDING_IN_LANE,
             (_, true) => LANDING_IN_ORDER,
             _ => LANDING,
@@ -380,7 +379,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
     /// Streams with memory for their batches: for smaller ones where memory is refused.
     fn rooms(&self, search: &Search<'_, T>) -> driver::Result<Rooms<T>> {
         let (how, places, queries) = (&self.session.how, search.left.places(), self.query_count());
-        let streams = if self.session.is_lane() || search.in_order { 1 } else { STREAMS };
+        let streams = if self.session.is_lane() || search.in_order() { 1 } else { STREAMS };
         let total = (queries * search.row_bytes()) as u64;
         // Few warps with a query each would be idle while the last of a batch is found.
         let fit = match search.in_registers() {
@@ -388,7 +387,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             false => how.batch_bytes(total, true),
         } as usize
             / search.row_bytes();
-        let mut rows = match search.in_order {
+        let mut rows = match search.in_order() {
             true => queries,
             false => fit.min(queries.div_ceil(how.launches(1.0) as usize)).max(1),
         };
@@ -402,7 +401,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             };
             match (0..streams).map(room).collect() {
                 Ok(of_stages) => return Ok(Rooms { of_stages, rows }),
-                Err(Fault::Memory { .. }) if rows > places.largest() && !search.in_order => {
+                Err(Fault::Memory { .. }) if rows > places.largest() && !search.in_order() => {
                     rows = (rows / 2).max(places.largest());
                     self.session.record(|stats| stats.splits += 1);
                 }

@@ -159,8 +159,6 @@ pub(super) struct Search<'a, T> {
     pub(super) arithmetic: Threshold<T>,
     pub(super) exclude_self: bool,
     pub(super) layout: Layout,
-    /// Whether rows stand by the numbers of the queries: then there is one batch of all.
-    pub(super) in_order: bool,
     pub(super) multiprocessors: u32,
 }
 
@@ -176,6 +174,12 @@ pub(super) struct Room<T> {
 }
 
 impl<T: Scalar> Search<'_, T> {
+    /// Whether rows stand by the numbers of the queries, which are then not with them: there is one batch
+    /// of all.
+    pub(super) fn in_order(&self) -> bool {
+        self.layout.ids_at == 0
+    }
+
     /// Whether the best of a query are kept in registers, and its row is written in order.
     pub(super) fn in_registers(&self) -> bool {
         let width = nearjoin_kernels::width(norm(self.arithmetic.metric), self.dim);
@@ -293,7 +297,7 @@ impl<T: Scalar> Search<'_, T> {
         let names = self.names.map_or(0, Array::address);
         let mut words = match self.left {
             Side::Tree(tree) => {
-                let places = if self.in_order { 0 } else { tree.places() };
+                let places = if self.in_order() { 0 } else { tree.places() };
                 vec![tree.points(), tree.ids(), names, places]
             }
             Side::Rows { points, .. } => vec![points.address(), 0, names, 0],
