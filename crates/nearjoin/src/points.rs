@@ -206,6 +206,11 @@ impl<T: Scalar> PointsBuf<T> {
         Ok(PointsBuf { data, dimension, magnitudes })
     }
 
+    /// The coordinates, row after row.
+    pub fn into_buffer(self) -> Buffer<T> {
+        self.data
+    }
+
     /// The points, borrowed.
     pub fn as_points(&self) -> Points<'_, T> {
         Points { data: &self.data, dimension: self.dimension, magnitudes: self.magnitudes }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::metric::{Metric, Threshold};
 use crate::options::{DuplicateRemoval, RangesOptions, Strategy};
+use crate::points::MAX_POINTS;
 use crate::scalar::Scalar;
 use crate::scale::Scale;
 
@@ -89,6 +90,9 @@ impl Nearest {
     fn check(&self) -> Result<()> {
         match self.k {
             0 => Err(Error::Option { name: "k", value: 0, allowed: "1 or more" }),
+            value if value > MAX_POINTS => {
+                Err(Error::Option { name: "k", value, allowed: "at most 4294967294" })
+            }
             _ => self.ranges.check(),
         }
     }

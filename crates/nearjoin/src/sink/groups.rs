@@ -13,11 +13,17 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use rayon::prelude::*;
+
 use super::{Degrees, Execution, Receive};
 use crate::error::{Error, Result};
+use crate::exec::pool::Pool;
 use crate::exec::{Request, Rows};
 use crate::memory::with_capacity;
 use crate::scalar::Scalar;
+
+/// Rows that are worth more than one thread: a thread of the CPU hands over fewer at a time.
+const MANY_ROWS: usize = 256;
 
 /// Groups of points of one set: its connected components, or its clusters by DBSCAN.
 ///
@@ -76,6 +82,21 @@ impl Groups {
     /// Whether each point is a core.
     pub fn cores(&self) -> &[bool] {
         &self.cores
+    }
+
+    /// The group of each point as most programs have it: −1 for those in none.
+    ///
+    /// ```
+    /// use nearjoin::{EpsJoin, Points, sink::Groups};
+    /// let points = Points::new(&[0.0, 0.5, 9.0], 1)?;
+    /// let mut groups = Groups::dbscan(2);
+    /// EpsJoin::new(1.0).plan_self(&points)?.run(&mut groups)?;
+    /// assert!(groups.signed_labels().eq([0, 0, -1]));
+    /// # Ok::<(), nearjoin::Error>(())
+    /// ```
+    pub fn signed_labels(&self) -> impl ExactSizeIterator<Item = i64> {
+        let signed = |label: &u32| if *label == Self::NOISE { -1 } else { i64::from(*label) };
+        self.labels.iter().map(signed)
     }
 
     /// The group of each point, and whether it is a core.
@@ -213,21 +234,27 @@ impl Forest {
         self.parent(point).fetch_min(core, Relaxed);
     }
 
-    /// Takes the pairs of some rows.
-    fn add<T>(&self, rows: &Rows<'_, T>) {
-        for (at, &query) in rows.queries.iter().enumerate() {
-            let neighbors = rows.neighbors.row(at);
-            if !self.is_core(query) {
-                let cores = neighbors.iter().filter(|&&neighbor| self.is_core(neighbor));
-                cores.for_each(|&core| self.remember(query, core));
-                continue;
-            }
-            let mut root = self.root(query);
-            for &neighbor in neighbors {
-                match self.is_core(neighbor) {
-                    true => root = self.unite(root, neighbor),
-                    false => self.remember(neighbor, query),
-                }
+    /// Takes the pairs of some rows: of many at once, as a GPU hands them over, with all threads.
+    fn add<T: Scalar>(&self, rows: &Rows<'_, T>, pool: &Pool) {
+        let add = |at: usize| self.add_row(rows.queries[at], rows.neighbors.row(at));
+        let all = 0..rows.queries.len();
+        match all.len() > MANY_ROWS {
+            true => pool.install(|| all.into_par_iter().with_min_len(MANY_ROWS / 4).for_each(add)),
+            false => all.for_each(add),
+        }
+    }
+
+    fn add_row(&self, query: u32, neighbors: &[u32]) {
+        if !self.is_core(query) {
+            let cores = neighbors.iter().filter(|&&neighbor| self.is_core(neighbor));
+            cores.for_each(|&core| self.remember(query, core));
+            return;
+        }
+        let mut root = self.root(query);
+        for &neighbor in neighbors {
+            match self.is_core(neighbor) {
+                true => root = self.unite(root, neighbor),
+                false => self.remember(neighbor, query),
             }
         }
     }
@@ -251,11 +278,15 @@ impl<T: Scalar> Receive<T> for Groups {
         // Nobody hangs on pairs of points that are no cores.
         if forest.cores.contains(&true) {
             let request = Request { once: true, ..Request::default() };
+            let pool = execution.pool;
             let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
-                forest.add(rows);
+                forest.add(rows, pool);
                 ControlFlow::Continue(())
             })?;
             execution.stats.record(work);
+        } else {
+            // As if they had been found once, as those above were.
+            execution.stats.pairs /= 2;
         }
         execution.stats.result_bytes = points * (size_of::<u32>() as u64 + 1);
         self.number(forest);

@@ -106,6 +106,10 @@ impl<T: Scalar> Receive<T> for Neighbors<T> {
                 Ok::<_, Error>((Buffer::faulted_in(entries)?, Buffer::faulted_in(entries)?))
             })?,
         };
+        if entries == 0 {
+            *self = Neighbors { k, ids, distances };
+            return Ok(());
+        }
         let place = Place {
             k,
             ids: RowWriter::new(&mut ids),

@@ -453,11 +453,25 @@ fn scales_at_the_ends_of_the_range() {
     }
 }
 
+/// Rows that nobody asks for need no padding.
+#[test]
+fn many_neighbours_of_no_points_take_no_memory() {
+    let (none, points) =
+        (Points::<f32>::new(&[], 1).unwrap(), Points::new(&[0.0, 1.0], 1).unwrap());
+    let join = KnnJoin::new(1 << 31).pad(true).memory_limit(1 << 20);
+    for plan in [join.plan_self(&none).unwrap(), join.plan(&none, &points).unwrap()] {
+        let mut neighbors = Neighbors::new();
+        plan.run(&mut neighbors).unwrap();
+        assert_eq!((neighbors.len(), neighbors.k()), (0, 1 << 31));
+    }
+}
+
 #[test]
 fn wrong_questions_are_refused() {
     let points = Points::new(&[0.0, 1.0, 2.0], 1).unwrap();
     let refused = |join: KnnJoin| join.plan_self(&points).map(|_| ()).unwrap_err().to_string();
     assert_eq!(refused(KnnJoin::new(0)), "k = 0 is out of range: it must be 1 or more");
+    assert!(refused(KnnJoin::new(usize::MAX).pad(true)).contains("at most 4294967294"));
     assert_eq!(
         refused(KnnJoin::new(3)),
         "k = 3 neighbours were asked for and there are only 2 points to choose from: lower k, or \
