@@ -1,18 +1,18 @@
-//! Results into files: pairs, arrays, degrees and points.
+//! Results into files: pairs, arrays, degrees, labels and points.
 //!
 //! A [`Target`] is a file in the making; it gets its name when it is complete. A
 //! [`PairWriter`] streams a table of pairs into it while the join goes on, an [`NpzCsr`] the
-//! rows of a CSR matrix, an [`NpzNeighbors`] rows of k neighbours each; [`write_degrees`] and
-//! [`write_points`] write what is in memory.
+//! rows of a CSR matrix, an [`NpzNeighbors`] rows of k neighbours each; [`write_degrees`],
+//! [`write_labels`] and [`write_points`] write what is in memory.
 
 mod archive;
 mod arrow;
 mod columns;
 mod csv;
-mod degrees;
 mod ids;
 mod npy;
 mod npz;
+mod numbers;
 mod pairs;
 mod parquet;
 mod pipeline;
@@ -21,9 +21,9 @@ mod table;
 mod target;
 mod unfinished;
 
-pub use degrees::write_degrees;
 pub use ids::check_ids;
 pub use npz::{NpzCsr, NpzNeighbors};
+pub use numbers::{write_degrees, write_labels};
 pub use pairs::{PairColumns, PairWriter};
 pub use points::write_points;
 pub use target::Target;
@@ -33,7 +33,7 @@ pub use unfinished::{remove_unfinished, remove_unfinished_by};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// Pairs, or rows of a table of degrees or points.
+    /// Pairs, or rows of a table of degrees, labels or points.
     pub pairs: u64,
     /// Bytes of the file.
     pub bytes: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
 use nearjoin::{Points, Scalar};
-use nearjoin_io::write::{NpzCsr, NpzNeighbors, Target, write_degrees, write_points};
+use nearjoin_io::write::{NpzCsr, NpzNeighbors, Target, write_degrees, write_labels, write_points};
 use nearjoin_io::{Error, Format, OutputFormat};
 
 use crate::write_check::{Folder, TABLES, read_table};
@@ -263,6 +263,32 @@ fn degrees() {
     let target = Target::create(&path).unwrap();
     let error = write_degrees(target, OutputFormat::Npz, Some(ids), &[1]).unwrap_err();
     assert!(error.to_string().contains("has no ids"), "{error}");
+}
+
+#[test]
+fn labels() {
+    let folder = Folder::new();
+    let path = folder.file("out");
+    for count in [0u64, 5, 200_000] {
+        let labels: Vec<i64> = (0..count as i64).map(|row| row * row % 1009 - 1).collect();
+        let text: Vec<String> = labels.iter().map(i64::to_string).collect();
+        let ids: Vec<String> = (0..count).map(|row| format!("p{row}")).collect();
+        for format in TABLES {
+            let target = Target::create(&path).unwrap();
+            let names: ArrayRef = Arc::new(StringArray::from(ids.clone()));
+            let written = write_labels(target, format, Some(names), labels.iter().copied());
+            assert_eq!(written.unwrap().pairs, count);
+            let (header, columns) = read_table(&path, format);
+            assert_eq!(header, ["id", "label"]);
+            assert!(columns[0] == ids && columns[1] == text);
+        }
+        let target = Target::create(&path).unwrap();
+        write_labels(target, OutputFormat::Npz, None, labels.iter().copied()).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let entries = unzip(&bytes);
+        assert_eq!(entries[0].name, "labels.npy");
+        assert!(npy::<i64>(entries[0].data).1 == labels);
+    }
 }
 
 fn points<T: Scalar + npyz::Deserialize + std::str::FromStr>()
