@@ -3,15 +3,18 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use nearjoin::{DuplicateRemoval, Metric, Strategy};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use nearjoin::{Metric, Strategy};
 
 use crate::options::Number;
 
+mod examples;
 mod groups;
 
 use groups::named;
-pub(crate) use groups::{Engine, Gpu, GpuThreads, Input, Output, Ranges, Telling};
+pub(crate) use groups::{
+    Destination, Engine, Epsilon, Gpu, GpuThreads, Input, Output, Ranges, Telling,
+};
 
 /// Exact joins of points by distance: which pairs lie within ε, which k points are nearest.
 #[derive(Debug, Parser)]
@@ -25,6 +28,7 @@ Start here:
   nearjoin estimate points.csv                   which ε gives how many neighbours
   nearjoin within points.csv --eps 0.5 -o pairs.parquet
   nearjoin knn points.csv -k 8 -o neighbours.parquet
+  nearjoin dbscan points.csv --eps 0.5 --min-points 5 -o clusters.parquet
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     subcommand_required = true,
@@ -43,29 +47,42 @@ pub(crate) enum Command {
     ///
     /// Joins a set with itself, or A with B. The answer is exact: a pair at exactly ε is in
     /// it. A point is not its own neighbour, but a duplicate of it is.
-    #[command(after_help = WITHIN_HELP)]
+    #[command(after_help = examples::WITHIN)]
     Within(Within),
     /// Find the k nearest neighbours of each point
     ///
     /// Joins a set with itself, or A with B: for each point of A its nearest in B. The answer is
     /// exact: neighbours ascend by distance, and those at the same distance by row. A point is
     /// not its own neighbour, but a duplicate of it is.
-    #[command(after_help = KNN_HELP)]
+    #[command(after_help = examples::KNN)]
     Knn(Knn),
+    /// Find clusters by DBSCAN: a label for each point
+    ///
+    /// A point with M points within ε, itself included, is a core. Cores within ε of each other are
+    /// in one cluster; another point is in that of the core with the smallest row within ε, or it is
+    /// noise. The answer is exact, and the same on every device.
+    #[command(after_help = examples::DBSCAN)]
+    Dbscan(Dbscan),
+    /// Find connected components (friends of friends): a label for each point
+    ///
+    /// Two points are in one component if there is a way between them in steps of at most ε. Every
+    /// point is in one, if only by itself. The answer is exact, and the same on every device.
+    #[command(after_help = examples::COMPONENTS)]
+    Components(Components),
     /// Tell which ε gives how many neighbours, from a sample
-    #[command(after_help = ESTIMATE_HELP)]
+    #[command(after_help = examples::ESTIMATE)]
     Estimate(Estimate),
     /// Make a file of points
-    #[command(after_help = GEN_HELP)]
+    #[command(after_help = examples::GEN)]
     Gen(Gen),
     /// Tell what this machine has: processors, SIMD level, memory, GPU
-    #[command(after_help = INFO_HELP)]
+    #[command(after_help = examples::INFO)]
     Info(Info),
     /// Make points, join them, and show the result
     #[command(after_help = "Example:\n  nearjoin demo")]
     Demo(Demo),
     /// Print a script that completes nearjoin's arguments in a shell
-    #[command(after_help = COMPLETIONS_HELP)]
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -78,53 +95,6 @@ pub(crate) enum Command {
         folder: PathBuf,
     },
 }
-
-const WITHIN_HELP: &str = "\
-Examples:
-  nearjoin within stars.parquet --eps 0.01 -o pairs.parquet
-  nearjoin within stars.csv catalogue.csv --columns x,y,z --id name --eps 0.001 -o match.csv
-  nearjoin within points.npy --eps 0.5 -o graph.npz        # CSR arrays for scipy
-  nearjoin within points.npy --eps 0.5 --count
-  nearjoin within points.npy --eps 0.5 --explain           # the plan, without running it
-  nearjoin within points.npy --eps 0.5 --device gpu -o pairs.parquet
-  nearjoin within points.npy --eps 0.5 --device hybrid --count
-  cat points.csv | nearjoin within - --eps 0.5 --half --sorted
-
-Without -o the pairs go to standard output as CSV. A file appears under its name only when it
-is complete.";
-
-const KNN_HELP: &str = "\
-Examples:
-  nearjoin knn points.parquet -k 8 -o neighbours.parquet
-  nearjoin knn stars.csv catalogue.csv --columns x,y,z --id name -k 1 -o match.csv
-  nearjoin knn points.npy -k 8 -o neighbours.npz           # indices and distances, n × k
-  nearjoin knn points.npy -k 8 --max-distance 0.5 --sorted -o neighbours.arrow
-  nearjoin knn points.npy -k 8 --explain                   # the plan, without running it
-  nearjoin knn points.npy -k 8 --device gpu -o neighbours.npz
-
-A table has the columns left, right, rank (1 is the nearest) and distance. Without -o it goes to
-standard output as CSV. A file appears under its name only when it is complete.";
-
-const ESTIMATE_HELP: &str = "\
-Examples:
-  nearjoin estimate points.parquet
-  nearjoin estimate stars.csv catalogue.csv --columns x,y,z --neighbors 1,4,16 --plot";
-
-const GEN_HELP: &str = "\
-Examples:
-  nearjoin gen uniform -n 2e6 -d 2 --seed 1 -o points.npy
-  nearjoin gen clustered -n 1e5 -d 3 -o points.parquet";
-
-const INFO_HELP: &str = "\
-Examples:
-  nearjoin info
-  nearjoin info --calibrate";
-
-const COMPLETIONS_HELP: &str = "\
-Examples:
-  nearjoin completions bash > ~/.local/share/bash-completion/completions/nearjoin
-  nearjoin completions zsh > ~/.zfunc/_nearjoin
-  nearjoin completions fish > ~/.config/fish/completions/nearjoin.fish";
 
 /// `nearjoin within`
 #[derive(Debug, Args)]
@@ -153,33 +123,7 @@ pub(crate) struct Within {
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) engine: Engine,
-    /// How to find candidates
-    #[arg(
-        long,
-        default_value = "auto",
-        value_name = "NAME",
-        value_parser = named(Strategy::EPSILON),
-        help_heading = "Engine"
-    )]
-    pub(crate) strategy: Strategy,
-    /// How counts, and pairs that are listed once, of one set avoid testing a pair twice;
-    /// linear-coord is for the GPU
-    #[arg(
-        long,
-        default_value = "lid-unicomp",
-        value_name = "NAME",
-        value_parser = named(DuplicateRemoval::ALL),
-        help_heading = "Engine"
-    )]
-    pub(crate) duplicate_removal: DuplicateRemoval,
-    /// The CPU finishes what a GPU that fails leaves; auto and hybrid always do
-    #[arg(long, help_heading = "Engine")]
-    pub(crate) rescue: bool,
-    #[command(flatten)]
-    pub(crate) gpu: Gpu,
-    #[command(flatten)]
-    pub(crate) gpu_threads: GpuThreads,
+    pub(crate) epsilon: Epsilon,
     #[command(flatten)]
     pub(crate) telling: Telling,
 }
@@ -228,6 +172,43 @@ pub(crate) struct Knn {
     #[command(flatten)]
     pub(crate) telling: Telling,
 }
+
+/// `nearjoin dbscan`
+#[derive(Debug, Args)]
+pub(crate) struct Dbscan {
+    #[command(flatten)]
+    pub(crate) grouping: Components,
+    /// How many points within ε make a point a core, itself included
+    #[arg(long, value_name = "M", help_heading = "Join")]
+    pub(crate) min_points: Number,
+}
+
+/// `nearjoin components`, and what `nearjoin dbscan` shares with it
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("left", |arg| arg.help("The points; - is standard input")),
+    mut_arg("id", |arg| arg.help(ONE_SETS_ID)),
+    mut_arg("right", |arg| arg.hide(true)),
+    mut_arg("right_columns", |_| Arg::new("right_columns").long("right-columns").hide(true)),
+    mut_arg("right_id", |_| Arg::new("right_id").long("right-id").hide(true))
+)]
+pub(crate) struct Components {
+    /// What is about B is hidden, needs no B, and is refused with a sentence of its own.
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// The distance ε: points at most this far apart are neighbours
+    #[arg(long, value_name = "E", allow_negative_numbers = true, help_heading = "Join")]
+    pub(crate) eps: f64,
+    #[command(flatten)]
+    pub(crate) place: Destination,
+    #[command(flatten)]
+    pub(crate) epsilon: Epsilon,
+    #[command(flatten)]
+    pub(crate) telling: Telling,
+}
+
+const ONE_SETS_ID: &str =
+    "The column whose values stand for the points in the output [default: row numbers from 0]";
 
 /// `nearjoin estimate`
 #[derive(Debug, Args)]
@@ -389,7 +370,9 @@ mod tests {
                    --cooperation thread --threads-per-query 8 --schedule work-queue \
                    --batch-size 64MiB --gpu-memory 8GB";
         let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
-        let Ok(Command::Within(args)) = parse(&all) else { panic!("{all}") };
+        let Ok(Command::Within(Within { epsilon: args, .. })) = parse(&all) else {
+            panic!("{all}")
+        };
         let gpu = Gpu {
             partitioning: Some(Partitioning::Dyn),
             batch_size: Some(Bytes(64 << 20)),
@@ -402,7 +385,8 @@ mod tests {
         };
         assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Gpu, true, gpu));
         assert_eq!(args.gpu_threads, threads);
-        let Ok(Command::Within(args)) = parse("nearjoin within a.npy --eps 1") else { panic!() };
+        let plain = parse("nearjoin within a.npy --eps 1");
+        let Ok(Command::Within(Within { epsilon: args, .. })) = plain else { panic!() };
         let none = Gpu::default();
         assert_eq!((args.engine.device, args.rescue, args.gpu), (Device::Auto, false, none));
         assert!(parse("nearjoin within a.npy --eps 1 --threads-per-query 3").is_err());

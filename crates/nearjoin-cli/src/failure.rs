@@ -45,6 +45,20 @@ impl Failure {
         }
     }
 
+    /// What the engine refused, of an answer that does not stream: a number for each point.
+    pub(crate) fn in_memory(error: nearjoin::Error) -> Self {
+        match error {
+            nearjoin::Error::MemoryLimit { what: what @ Needs::Result, needed, limit } => {
+                Failure::OverLimit(format!(
+                    "{what} needs {} and the memory limit is {}: raise the limit",
+                    number::bytes(needed),
+                    number::bytes(limit)
+                ))
+            }
+            error => error.into(),
+        }
+    }
+
     /// The system refused a thread without which nothing goes.
     pub(crate) fn no_thread(error: io::Error) -> Self {
         Failure::failed(format!(

@@ -1,4 +1,4 @@
-//! `nearjoin within` and `nearjoin knn`: load → plan → join into the output → tell.
+//! `nearjoin within`, `knn`, `dbscan` and `components`: load → plan → join into the output → tell.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,6 @@ use crate::failure::{Failure, Result, Side, say, tell};
 use crate::interrupt::{self, Written};
 use crate::load::{Held, Sides};
 use crate::memory::Memory;
-use crate::number;
 use crate::options::{self, Output};
 use crate::output::{self, Job, Opened};
 use crate::planner::Planner;
@@ -20,7 +19,8 @@ use crate::sharing;
 use crate::telling::{self, About, Timeline};
 
 pub(crate) fn run(asked: Asked<'_>) -> Result {
-    let output = Output::new(asked.output, asked.input)?;
+    asked.check_answer()?;
+    let output = Output::new(&asked)?;
     let sources = options::sources(asked.input)?;
     check_paths(&asked)?;
     let telling = asked.telling;
@@ -57,7 +57,6 @@ pub(crate) fn run(asked: Asked<'_>) -> Result {
 
 /// Arguments that make no sense together, which their definitions cannot say.
 fn check(asked: &Asked<'_>, output: &Output) -> Result {
-    asked.question.check_output(asked.output)?;
     asked.check_device()?;
     let to_stdout = asked.telling.stats.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && output.is_stdout() {
@@ -78,10 +77,7 @@ fn check(asked: &Asked<'_>, output: &Output) -> Result {
 
 /// Refuses ids that the output cannot hold, under the name that their column was asked for by.
 fn check_ids(asked: &Asked<'_>, output: &Output, sides: &Sides) -> Result {
-    let place = match output {
-        Output::Count => return Ok(()),
-        Output::Degrees(place) | Output::Pairs(place) => place,
-    };
+    let Some(place) = output.place() else { return Ok(()) };
     let input = asked.input;
     let right = sides.right.as_ref().filter(|_| matches!(output, Output::Pairs(_)));
     for (loaded, given, side) in [
@@ -112,10 +108,9 @@ fn check_paths(asked: &Asked<'_>) -> Result {
         .flatten()
         .map(PathBuf::as_path)
         .collect();
-    let outputs: Vec<&Path> = [&asked.output.output, &telling.stats, &telling.report]
+    let outputs: Vec<&Path> = [asked.output, telling.stats.as_deref(), telling.report.as_deref()]
         .into_iter()
         .flatten()
-        .map(PathBuf::as_path)
         .collect();
     options::check_paths(&inputs, &outputs)
 }
@@ -162,8 +157,8 @@ impl Run<'_> {
         drop(shown);
         about.write(self, &job, &plan, &timeline, &outcome).map_err(|failure| match failure {
             Failure::Failed(message) => Failure::Failed(format!(
-                "{message} (the answer itself is complete: {} pairs)",
-                number::count(outcome.pairs)
+                "{message} (the answer itself is complete: {})",
+                telling::found(&self.asked, &outcome)
             )),
             other => other,
         })?;

@@ -11,6 +11,7 @@ mod documents;
 mod estimate;
 mod failure;
 mod generate;
+mod grouping;
 mod info;
 mod interrupt;
 mod join;
@@ -63,6 +64,8 @@ fn run() -> failure::Result {
     match cli.command {
         Command::Within(args) => join::run(Asked::from(&args)),
         Command::Knn(args) => join::run(Asked::from(&args)),
+        Command::Dbscan(args) => join::run(Asked::from(&args)),
+        Command::Components(args) => join::run(Asked::from(&args)),
         Command::Estimate(args) => estimate::run(&args),
         Command::Gen(args) => generate::run(&args),
         Command::Info(args) => info::run(&args),

@@ -11,9 +11,9 @@ use nearjoin_simt::Simt;
 use super::*;
 use crate::args::{Cli, Command, Shape};
 use crate::generate;
-use crate::question::Asked;
+use crate::question::{Answer, Asked};
 
-/// Pairs as a file has them, in order, and what happened.
+/// Rows as a file has them, in order, and what happened.
 fn joined(arguments: &str, points: &PointsBuf<f64>, tally: bool) -> (Vec<String>, Outcome) {
     joined_on(Simt::new(), arguments, points, tally).unwrap()
 }
@@ -25,11 +25,14 @@ fn joined_on(
     points: &PointsBuf<f64>,
     tally: bool,
 ) -> Result<(Vec<String>, Outcome)> {
-    let line = format!("nearjoin within p.npy --eps 0.5 {arguments}");
-    let Command::Within(args) = Cli::parse_from(line.split_whitespace()).command else {
-        panic!("{line}")
+    let line = format!("nearjoin {arguments} p.npy --eps 0.5");
+    let command = Cli::parse_from(line.split_whitespace()).command;
+    let asked = match &command {
+        Command::Within(args) => Asked::from(args),
+        Command::Dbscan(args) => Asked::from(args),
+        Command::Components(args) => Asked::from(args),
+        _ => panic!("{line}"),
     };
-    let asked = Asked::from(&args);
     asked.check_device().unwrap();
     let board = Board::default();
     let planner = Planner::new(&asked, &Monitor::new(), 2).on(Arc::new(simt));
@@ -60,9 +63,11 @@ fn joined_on(
     plan.check_memory().unwrap();
     let path = place();
     let place = Place::File(path.clone(), OutputFormat::Csv);
-    let output = match args.output.degrees {
-        true => Output::Degrees(place),
-        false => Output::Pairs(place),
+    let output = match asked.answer {
+        Answer::Count => Output::Count,
+        Answer::Degrees => Output::Degrees(place),
+        Answer::Pairs => Output::Pairs(place),
+        Answer::Groups(grouping) => Output::Groups(grouping, place),
     };
     let outcome = job.deliver(&plan, open(&output)?)?;
     let text = std::fs::read_to_string(&path).unwrap();
@@ -85,34 +90,41 @@ fn files_are_the_same_from_either_device() {
     let points = generate::points::<f64>(Shape::Clustered, 800, 2, 3).unwrap();
     // What both devices are asked, and what only the GPU is.
     for (asked, how) in [
-        ("", ""),
-        ("--half", ""),
-        ("--distances --half", ""),
-        ("--sorted --distances", ""),
-        ("--degrees", ""),
-        ("--degrees --include-self", ""),
-        ("", "--cooperation thread --threads-per-query 4 --schedule work-queue --batch-size 20KB"),
-        ("--half", "--cooperation thread --duplicate-removal linear-coord"),
-        ("--sorted --strategy directory", "--cooperation warp"),
+        ("within", ""),
+        ("within --half", ""),
+        ("within --distances --half", ""),
+        ("within --sorted --distances", ""),
+        ("within --degrees", ""),
+        ("components", ""),
+        ("dbscan --min-points 4", ""),
+        ("dbscan --min-points 400", ""),
+        ("dbscan --min-points 4", "--cooperation warp --batch-size 20KB"),
+        ("within --degrees --include-self", ""),
+        (
+            "within",
+            "--cooperation thread --threads-per-query 4 --schedule work-queue --batch-size 20KB",
+        ),
+        ("within --half", "--cooperation thread --duplicate-removal linear-coord"),
+        ("within --sorted --strategy directory", "--cooperation warp"),
     ] {
         let arguments = format!("{asked} {how}");
-        let (expected, cpu) = joined(&format!("--device cpu {asked}"), &points, true);
-        let (found, gpu) = joined(&format!("--device gpu {arguments}"), &points, true);
+        let (expected, cpu) = joined(&format!("{asked} --device cpu"), &points, true);
+        let (found, gpu) = joined(&format!("{arguments} --device gpu"), &points, true);
         assert!(expected.len() > 100, "{arguments}");
         assert_eq!(found, expected, "{arguments}");
-        assert_eq!((gpu.pairs, cpu.gpu), (cpu.pairs, None), "{arguments}");
+        assert_eq!((gpu.pairs, gpu.groups, cpu.gpu), (cpu.pairs, cpu.groups, None), "{arguments}");
         let told = gpu.gpu.unwrap();
         assert_eq!((told.device.as_str(), told.partitions), ("simt", 1), "{arguments}");
         assert!(told.bytes_in >= 800 * 16 && told.bytes_out > 0, "{arguments}: {told:?}");
         for named in Partitioning::ALL.iter().filter(|name| **name != Partitioning::Auto) {
-            let arguments = format!("--device hybrid --partitioning {named} {arguments}");
+            let arguments = format!("{arguments} --device hybrid --partitioning {named}");
             let (found, both) = joined(&arguments, &points, true);
             assert_eq!(found, expected, "{arguments}");
             assert_eq!(both.pairs, cpu.pairs, "{arguments}");
             let told = both.hybrid.unwrap();
             assert_eq!((told.partitioning, told.lost), (Some(*named), None), "{arguments}");
         }
-        let (found, both) = joined(&format!("--device hybrid {arguments}"), &points, true);
+        let (found, both) = joined(&format!("{arguments} --device hybrid"), &points, true);
         assert_eq!((found, both.pairs), (expected, cpu.pairs), "{arguments}");
     }
 }
@@ -147,11 +159,13 @@ fn the_nearest_are_shared_as_it_is_told() {
 #[test]
 fn a_lost_gpu_leaves_no_gap_in_a_file() {
     let points = generate::points::<f64>(Shape::Clustered, 800, 2, 3).unwrap();
-    for asked in ["", "--sorted --distances", "--degrees"] {
-        let (expected, cpu) = joined(&format!("--device cpu {asked}"), &points, false);
+    for asked in
+        ["within", "within --sorted --distances", "within --degrees", "dbscan --min-points 4"]
+    {
+        let (expected, cpu) = joined(&format!("{asked} --device cpu"), &points, false);
         // Each has a share of its own, so that every run launches the same kernels.
         for how in ["gpu --rescue", "hybrid --partitioning static-candidates"] {
-            let arguments = format!("--device {how} {asked} --batch-size 20KB");
+            let arguments = format!("{asked} --device {how} --batch-size 20KB");
             let simt = Simt::new();
             joined_on(simt.clone(), &arguments, &points, false).unwrap();
             let lost = Simt::new().lose_at_launch(simt.counts().launches * 3 / 4);
@@ -161,7 +175,7 @@ fn a_lost_gpu_leaves_no_gap_in_a_file() {
             assert!(told.reason.contains("lost") && told.queries > 0, "{arguments}: {told:?}");
         }
         let lost = Simt::new().lose_at_launch(3);
-        let failed = joined_on(lost, &format!("--device gpu {asked}"), &points, false);
+        let failed = joined_on(lost, &format!("{asked} --device gpu"), &points, false);
         assert!(matches!(failed, Err(Failure::Failed(_))), "{asked}");
     }
 }
@@ -170,8 +184,9 @@ fn a_lost_gpu_leaves_no_gap_in_a_file() {
 #[test]
 fn parts_stay_on_the_device() {
     let points = generate::points::<f64>(Shape::Exponential, 700, 1, 3).unwrap();
-    let (expected, _) = joined("--device cpu --sorted", &points, false);
-    let (found, outcome) = joined("--device gpu --sorted --memory-limit 3500KB", &points, false);
+    let (expected, _) = joined("within --device cpu --sorted", &points, false);
+    let (found, outcome) =
+        joined("within --device gpu --sorted --memory-limit 3500KB", &points, false);
     assert!(outcome.parts > 1);
     assert!(found == expected);
     let told = outcome.gpu.unwrap();

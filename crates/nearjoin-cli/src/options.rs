@@ -8,6 +8,8 @@ use nearjoin_io::{DType, Format, OutputFormat, ReadOptions, Source};
 
 use crate::args;
 use crate::failure::{Failure, Result, Side};
+use crate::grouping::Grouping;
+use crate::question::{Answer, Asked};
 
 /// A count: `2000000`, `2_000_000` or `2e6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub(crate) enum Output {
     Degrees(Place),
     /// All pairs.
     Pairs(Place),
+    /// The group of each point.
+    Groups(Grouping, Place),
 }
 
 /// A file, or CSV on standard output.
@@ -88,14 +92,12 @@ impl Place {
 }
 
 impl Output {
-    pub(crate) fn new(output: &args::Output, input: &args::Input) -> Result<Self> {
-        if output.count {
-            return Ok(Output::Count);
-        }
-        let place = match &output.output {
+    pub(crate) fn new(asked: &Asked<'_>) -> Result<Self> {
+        let input = asked.input;
+        let place = match asked.output {
             None => Place::Stdout,
             Some(path) if path == Path::new("-") => Place::Stdout,
-            Some(path) => Place::File(path.clone(), output_format(path)?),
+            Some(path) => Place::File(path.to_path_buf(), output_format(path)?),
         };
         let ids = [(&input.id, Side::Left), (&input.right_id, Side::Right)];
         let id = ids.iter().find_map(|(id, side)| id.as_ref().zip(Some(side.id())));
@@ -107,15 +109,25 @@ impl Output {
                 quoted(id)
             )));
         }
-        Ok(if output.degrees { Output::Degrees(place) } else { Output::Pairs(place) })
+        Ok(match asked.answer {
+            Answer::Count => Output::Count,
+            Answer::Degrees => Output::Degrees(place),
+            Answer::Pairs => Output::Pairs(place),
+            Answer::Groups(grouping) => Output::Groups(grouping, place),
+        })
+    }
+
+    /// Where it goes, if it is more than a number.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        match self {
+            Output::Count => None,
+            Output::Degrees(place) | Output::Pairs(place) | Output::Groups(_, place) => Some(place),
+        }
     }
 
     /// Whether the answer takes standard output.
     pub(crate) fn is_stdout(&self) -> bool {
-        match self {
-            Output::Count => true,
-            Output::Degrees(place) | Output::Pairs(place) => *place == Place::Stdout,
-        }
+        self.place().is_none_or(|place| *place == Place::Stdout)
     }
 }
 

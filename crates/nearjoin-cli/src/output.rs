@@ -11,9 +11,10 @@ use nearjoin::gpu::GpuStats;
 use nearjoin::sink::{Block, Callback, Count, Degrees};
 use nearjoin::{HybridStats, Plan, Points, RangesStats, Stats};
 use nearjoin_io::OutputFormat;
-use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees};
+use nearjoin_io::write::{self, PairColumns, PairWriter, Target, write_degrees, write_labels};
 
 use crate::failure::{Failure, Result, check_stdout, say};
+use crate::grouping::{Grouped, Grouping};
 use crate::interrupt::{self, Written};
 use crate::load::Held;
 use crate::memory::Memory;
@@ -44,12 +45,14 @@ pub(crate) enum Opened {
     Count,
     Degrees { target: Target, format: OutputFormat },
     Pairs { target: Target, format: OutputFormat, to_stdout: bool },
+    Groups { grouping: Grouping, target: Target, format: OutputFormat },
 }
 
 /// What happened.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) pairs: u64,
+    pub(crate) groups: Option<Grouped>,
     pub(crate) distance_tests: u64,
     pub(crate) pairs_taken: u64,
     pub(crate) index_bytes: u64,
@@ -117,6 +120,9 @@ impl<'a, T: Held> Job<'a, T> {
                 self.in_order(plan, format, target)
             }
             Opened::Pairs { target, format, .. } => self.as_found(plan, format, target),
+            Opened::Groups { grouping, target, format } => {
+                self.groups(plan, grouping, format, target)
+            }
         }
     }
 
@@ -153,12 +159,36 @@ impl<'a, T: Held> Job<'a, T> {
         Ok(outcome)
     }
 
+    fn groups(
+        &self,
+        plan: &Plan<'_, T>,
+        grouping: Grouping,
+        format: OutputFormat,
+        target: Target,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome { parts: 1, ..Outcome::default() };
+        if self.tally {
+            self.count_each(plan, &mut outcome)?;
+        }
+        let mut sink = grouping.sink();
+        let stats = plan.run(&mut sink).map_err(Failure::in_memory)?;
+        outcome.add(&stats);
+        outcome.pairs = stats.pairs;
+        outcome.groups = Some(Grouped::from(&sink));
+        let start = Instant::now();
+        self.board.writing(target.name());
+        let ids = self.columns.left.clone();
+        outcome.written = Some(write_labels(target, format, ids, sink.signed_labels())?);
+        outcome.write = start.elapsed().as_secs_f64();
+        Ok(outcome)
+    }
+
     /// The number of neighbours of each left point.
     fn count_each(&self, plan: &Plan<'_, T>, outcome: &mut Outcome) -> Result<Vec<u64>> {
         // A report on the nearest notes distances.
         if !(self.tally && self.planner.question.ranked()) {
             let mut sink = Degrees::new();
-            outcome.add(&plan.run(&mut sink)?);
+            outcome.add(&plan.run(&mut sink).map_err(Failure::in_memory)?);
             let degrees = sink.into_vec();
             outcome.tally =
                 self.tally.then(|| Tally::Degrees { half: false, degrees: degrees.clone() });
@@ -271,6 +301,9 @@ pub(crate) fn open(output: &Output) -> Result<Opened> {
             format: place.format(),
             to_stdout: *place == Place::Stdout,
         },
+        Output::Groups(grouping, place) => {
+            Opened::Groups { grouping: *grouping, target: target(place)?, format: place.format() }
+        }
     })
 }
 

@@ -4,17 +4,18 @@ use nearjoin::gpu::{Cooperation, GpuStats};
 use nearjoin::{Device, Metric, Plan, Points, Strategy};
 use nearjoin_io::Loaded;
 
+use crate::grouping::Grouped;
 use crate::join::Run;
 use crate::load::Held;
 use crate::number;
 use crate::options::Output;
 use crate::output::{Job, Outcome};
-use crate::question::{Asked, Question};
+use crate::question::{Answer, Asked, Question};
 use crate::report::{self, Density, Extent, Histogram};
 use crate::sharing;
 use crate::system;
 use crate::tally::Tally;
-use crate::telling::{Timeline, described, name, points};
+use crate::telling::{Timeline, described, found, name, points};
 
 /// The page of `--report`.
 pub(crate) fn page<T: Held>(
@@ -24,17 +25,16 @@ pub(crate) fn page<T: Held>(
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> String {
-    let Asked { question, engine, strategy, .. } = run.asked;
-    let how = match question {
-        Question::Within { eps, .. } => format!("joined within {eps:?}"),
-        Question::Knn { k, .. } => format!("joined with their nearest (k = {k})"),
+    let Asked { question, engine, strategy, answer, .. } = run.asked;
+    let pairs = number::count(outcome.pairs);
+    let how = match (question, answer) {
+        (_, Answer::Groups(_)) => format!("joined: {}", found(&run.asked, outcome)),
+        (Question::Within { eps, .. }, _) => format!("joined within {eps:?}: {pairs} pairs"),
+        (Question::Knn { k, .. }, _) => {
+            format!("joined with their nearest (k = {k}): {pairs} pairs")
+        }
     };
-    let title = format!(
-        "{} {how}: {} pairs in {:.2} s",
-        points(run),
-        number::count(outcome.pairs),
-        timeline.total()
-    );
+    let title = format!("{} {how} in {:.2} s", points(run), timeline.total());
     let estimates = plan.estimates();
     let names: Vec<String> = estimates.iter().map(|e| e.strategy.to_string()).collect();
     let alternatives: Vec<_> = estimates
@@ -145,6 +145,9 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> Vec<(&'static str, Strin
             asked.extend(max_distance.map(|most| ("At most", format!("{most:?} away"))));
         }
     }
+    if let Answer::Groups(grouping) = run.asked.answer {
+        asked.push(("Groups", grouping.described()));
+    }
     if !pairs.is_empty() {
         asked.push(("Pairs", pairs.join(", ")));
     }
@@ -167,6 +170,7 @@ fn asked<T: Held>(run: &Run<'_>, plan: &Plan<'_, T>) -> Vec<(&'static str, Strin
         match &run.output {
             Output::Count => "the number of pairs".into(),
             Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
+            Output::Groups(_, place) => format!("a label for each point to {}", name(place)),
             Output::Pairs(place) => name(place),
         },
     ));
@@ -191,6 +195,10 @@ fn numbers<T: Held>(
         ("Points in memory", number::bytes(run.sides.bytes())),
         (index, number::bytes(outcome.index_bytes)),
     ];
+    if let Some(Grouped { count, noise }) = outcome.groups {
+        numbers.push(("Groups", number::count(count)));
+        numbers.push(("Points in no group", number::count(noise)));
+    }
     if let Some(gpu) = &outcome.gpu {
         numbers.extend(on_gpu(gpu));
     }

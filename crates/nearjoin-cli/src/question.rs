@@ -1,10 +1,13 @@
 //! What is asked of the points, whichever join answers it.
 
+use std::path::Path;
+
 use nearjoin::gpu::{Cooperation, GpuOptions};
 use nearjoin::{Device, DuplicateRemoval, RangesOptions, Strategy};
 
 use crate::args;
 use crate::failure::{Failure, Result};
+use crate::grouping::Grouping;
 use crate::number;
 use crate::options::Bytes;
 
@@ -15,6 +18,9 @@ const LEAST: u64 = 128 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) question: Question,
+    pub(crate) answer: Answer,
+    /// Where the answer goes.
+    pub(crate) output: Option<&'a Path>,
     pub(crate) include_self: bool,
     pub(crate) sorted: bool,
     pub(crate) strategy: Strategy,
@@ -25,7 +31,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) gpu_threads: args::GpuThreads,
     pub(crate) ranges: args::Ranges,
     pub(crate) input: &'a args::Input,
-    pub(crate) output: &'a args::Output,
     pub(crate) engine: &'a args::Engine,
     pub(crate) telling: &'a args::Telling,
 }
@@ -39,24 +44,60 @@ pub(crate) enum Question {
     Knn { k: usize, max_distance: Option<f64>, pad: bool },
 }
 
+/// What is made of the neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// How many pairs there are.
+    Count,
+    /// How many neighbours each point has.
+    Degrees,
+    /// All pairs.
+    Pairs,
+    /// Which group each point belongs to.
+    Groups(Grouping),
+}
+
+impl Answer {
+    fn new(output: &args::Output) -> Self {
+        match output {
+            args::Output { count: true, .. } => Answer::Count,
+            args::Output { degrees: true, .. } => Answer::Degrees,
+            _ => Answer::Pairs,
+        }
+    }
+}
+
 impl<'a> From<&'a args::Within> for Asked<'a> {
     fn from(args: &'a args::Within) -> Self {
-        let &args::Within { eps, half, distances, include_self, sorted, strategy, .. } = args;
+        let &args::Within { eps, half, distances, include_self, sorted, .. } = args;
+        let question = Question::Within { eps, half, distances };
         Asked {
-            question: Question::Within { eps, half, distances },
+            answer: Answer::new(&args.output),
+            output: args.output.place.output.as_deref(),
             include_self,
             sorted,
-            strategy,
-            removal: args.duplicate_removal,
-            rescue: args.rescue,
-            gpu: args.gpu,
-            gpu_threads: args.gpu_threads,
-            ranges: args::Ranges::default(),
-            input: &args.input,
-            output: &args.output,
-            engine: &args.engine,
-            telling: &args.telling,
+            ..Asked::within(question, &args.input, &args.epsilon, &args.telling)
         }
+    }
+}
+
+impl<'a> From<&'a args::Components> for Asked<'a> {
+    fn from(args: &'a args::Components) -> Self {
+        // Both points of a pair are in one group: each pair is found once.
+        let question = Question::Within { eps: args.eps, half: true, distances: false };
+        Asked {
+            answer: Answer::Groups(Grouping::Components),
+            output: args.place.output.as_deref(),
+            ..Asked::within(question, &args.input, &args.epsilon, &args.telling)
+        }
+    }
+}
+
+impl<'a> From<&'a args::Dbscan> for Asked<'a> {
+    fn from(args: &'a args::Dbscan) -> Self {
+        let min_points = args.min_points.0 as usize;
+        let answer = Answer::Groups(Grouping::Dbscan { min_points });
+        Asked { answer, ..Asked::from(&args.grouping) }
     }
 }
 
@@ -65,6 +106,8 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
         let &args::Knn { k, max_distance, pad, include_self, sorted, strategy, .. } = args;
         Asked {
             question: Question::Knn { k: k.0 as usize, max_distance, pad },
+            answer: Answer::new(&args.output),
+            output: args.output.place.output.as_deref(),
             include_self,
             sorted,
             strategy,
@@ -74,14 +117,67 @@ impl<'a> From<&'a args::Knn> for Asked<'a> {
             gpu_threads: args::GpuThreads::default(),
             ranges: args.ranges,
             input: &args.input,
-            output: &args.output,
             engine: &args.engine,
             telling: &args.telling,
         }
     }
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    /// All pairs within ε, to standard output.
+    fn within(
+        question: Question,
+        input: &'a args::Input,
+        epsilon: &'a args::Epsilon,
+        telling: &'a args::Telling,
+    ) -> Self {
+        Asked {
+            question,
+            answer: Answer::Pairs,
+            output: None,
+            include_self: false,
+            sorted: false,
+            strategy: epsilon.strategy,
+            removal: epsilon.duplicate_removal,
+            rescue: epsilon.rescue,
+            gpu: epsilon.gpu,
+            gpu_threads: epsilon.gpu_threads,
+            ranges: args::Ranges::default(),
+            input,
+            engine: &epsilon.engine,
+            telling,
+        }
+    }
+
+    /// The command that asks it.
+    pub(crate) fn command(&self) -> &'static str {
+        match (self.answer, self.question) {
+            (Answer::Groups(grouping), _) => grouping.command(),
+            (_, Question::Within { .. }) => "within",
+            (_, Question::Knn { .. }) => "knn",
+        }
+    }
+
+    /// Refuses answers that the question does not have.
+    pub(crate) fn check_answer(&self) -> Result {
+        if let (Answer::Groups(grouping), Some(about)) = (self.answer, self.input.about_right()) {
+            return Err(Failure::usage(format!(
+                "{} groups the points of one set: leave {about} out",
+                grouping.command()
+            )));
+        }
+        match (self.answer, self.question) {
+            (Answer::Degrees, Question::Knn { max_distance: None, .. }) => Err(Failure::usage(
+                "without --max-distance every point has the same number of neighbours: give one, \
+                 or leave --degrees out",
+            )),
+            (Answer::Groups(Grouping::Dbscan { min_points: 0 }), _) => Err(Failure::usage(
+                "--min-points 0: it must be 1 or more, since a point is within ε of itself",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// What was asked of the GPU, as the arguments are written.
     pub(crate) fn gpu_arguments(&self) -> Vec<(&'static str, String)> {
         let args::Gpu { partitioning, batch_size, gpu_memory } = self.gpu;
@@ -217,14 +313,6 @@ impl Asked<'_> {
 }
 
 impl Question {
-    /// The command that asks it.
-    pub(crate) fn command(self) -> &'static str {
-        match self {
-            Question::Within { .. } => "within",
-            Question::Knn { .. } => "knn",
-        }
-    }
-
     /// Whether each pair of a self-join is in the answer once.
     pub(crate) fn half(self) -> bool {
         matches!(self, Question::Within { half: true, .. })
@@ -238,17 +326,6 @@ impl Question {
     /// Whether the neighbours of each point are numbered: 1 is the nearest.
     pub(crate) fn ranked(self) -> bool {
         matches!(self, Question::Knn { .. })
-    }
-
-    /// Refuses what the definitions of the arguments cannot.
-    pub(crate) fn check_output(self, output: &args::Output) -> Result {
-        match self {
-            Question::Knn { max_distance: None, .. } if output.degrees => Err(Failure::usage(
-                "without --max-distance every point has the same number of neighbours: give one, \
-                 or leave --degrees out",
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// What the engine refused, in the words of the command line.

@@ -4,8 +4,9 @@ use nearjoin::gpu::GpuStats;
 use nearjoin::{HybridStats, RangesStats, WorkerStats};
 use serde_json::{Value, json};
 
+use crate::grouping::Grouped;
 use crate::output::Outcome;
-use crate::question::Question;
+use crate::question::{Answer, Asked, Question};
 
 /// The version of the shape: it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: &str = "nearjoin-stats-1";
@@ -16,8 +17,7 @@ pub(crate) struct Run<'a> {
     pub(crate) is_self: bool,
     pub(crate) dimension: usize,
     pub(crate) dtype: String,
-    pub(crate) question: Question,
-    pub(crate) metric: String,
+    pub(crate) asked: Asked<'a>,
     pub(crate) strategy: String,
     pub(crate) device: String,
     pub(crate) simd: String,
@@ -35,14 +35,18 @@ impl Run<'_> {
     pub(crate) fn json(&self) -> Value {
         let outcome = self.outcome;
         let (left, right) = self.points;
-        let (eps, k, max_distance) = match self.question {
+        let (eps, k, max_distance) = match self.asked.question {
             Question::Within { eps, .. } => (Some(eps), None, None),
             Question::Knn { k, max_distance, .. } => (None, Some(k), max_distance),
+        };
+        let min_points = match self.asked.answer {
+            Answer::Groups(grouping) => grouping.min_points(),
+            _ => None,
         };
         json!({
             "schema": SCHEMA,
             "version": env!("CARGO_PKG_VERSION"),
-            "command": self.question.command(),
+            "command": self.asked.command(),
             "pairs": outcome.pairs,
             "points": { "left": left, "right": right },
             "self_join": self.is_self,
@@ -51,7 +55,8 @@ impl Run<'_> {
             "eps": eps,
             "k": k,
             "max_distance": max_distance,
-            "metric": self.metric,
+            "min_points": min_points,
+            "metric": self.asked.engine.metric.to_string(),
             "strategy": self.strategy,
             "device": self.device,
             "simd": self.simd,
@@ -73,11 +78,16 @@ impl Run<'_> {
                 "result": outcome.written.map_or(0, |written| written.bytes),
                 "peak": self.peak_bytes,
             },
+            "groups": outcome.groups.map(groups),
             "gpu": outcome.gpu.as_ref().map(gpu),
             "hybrid": outcome.hybrid.as_ref().map(hybrid),
             "ranges": outcome.ranges.as_ref().map(ranges),
         })
     }
+}
+
+fn groups(found: Grouped) -> Value {
+    json!({ "count": found.count, "noise": found.noise })
 }
 
 fn ranges(stats: &RangesStats) -> Value {

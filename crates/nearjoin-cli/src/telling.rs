@@ -15,7 +15,7 @@ use crate::number;
 use crate::options::{Output, Place};
 use crate::output::{Job, Outcome, write_text};
 use crate::page::page;
-use crate::question::Question;
+use crate::question::{Answer, Asked, Question};
 use crate::sharing;
 use crate::stats;
 use crate::system;
@@ -82,6 +82,7 @@ pub(crate) fn explanation<T: Held>(run: &Run<'_>, job: &Job<'_, T>, plan: &Plan<
     let answer = match &run.output {
         Output::Count => "a count".to_string(),
         Output::Degrees(place) => format!("neighbours per point to {}", name(place)),
+        Output::Groups(_, place) => format!("a label for each point to {}", name(place)),
         Output::Pairs(place) => {
             let once = if question.half() { 0.5 } else { 1.0 };
             let rows = plan.expected_pairs().times(once);
@@ -143,6 +144,23 @@ pub(crate) fn described(side: &Loaded) -> String {
     )
 }
 
+/// `4,000 pairs within 0.5`: what the answer has.
+pub(crate) fn found(asked: &Asked<'_>, outcome: &Outcome) -> String {
+    let pairs = number::count(outcome.pairs);
+    match (asked.question, asked.answer, outcome.groups) {
+        (Question::Within { eps, .. }, Answer::Groups(grouping), Some(groups)) => {
+            grouping.told(eps, groups)
+        }
+        (Question::Within { eps, .. }, ..) => format!("{pairs} pairs within {eps:?}"),
+        (Question::Knn { k, max_distance: None, .. }, ..) => {
+            format!("{pairs} nearest neighbours (k = {k})")
+        }
+        (Question::Knn { k, max_distance: Some(most), .. }, ..) => {
+            format!("{pairs} nearest neighbours (k = {k}, at most {most:?} away)")
+        }
+    }
+}
+
 /// What is said when all went well.
 pub(crate) fn summary<T: Held>(
     run: &Run<'_>,
@@ -150,25 +168,15 @@ pub(crate) fn summary<T: Held>(
     timeline: &Timeline,
     outcome: &Outcome,
 ) -> String {
-    let into = match (&run.output, outcome.written) {
-        (
-            Output::Pairs(Place::File(path, _)) | Output::Degrees(Place::File(path, _)),
-            Some(file),
-        ) => {
+    let into = match (run.output.place(), outcome.written) {
+        (Some(Place::File(path, _)), Some(file)) => {
             format!(" → {} ({})", quote::path(path), number::bytes(file.bytes))
         }
         _ => String::new(),
     };
-    let found = match run.asked.question {
-        Question::Within { eps, .. } => format!("pairs within {eps:?}"),
-        Question::Knn { k, max_distance: None, .. } => format!("nearest neighbours (k = {k})"),
-        Question::Knn { k, max_distance: Some(most), .. } => {
-            format!("nearest neighbours (k = {k}, at most {most:?} away)")
-        }
-    };
     let mut text = format!(
-        "{} {found} among {}{into} in {:.2} s",
-        number::count(outcome.pairs),
+        "{} among {}{into} in {:.2} s",
+        found(&run.asked, outcome),
         points(run),
         timeline.total(),
     );
@@ -250,8 +258,7 @@ impl About {
             is_self: job.right.is_none(),
             dimension: job.left.dimension(),
             dtype: run.sides.dtype().to_string(),
-            question: run.asked.question,
-            metric: run.asked.engine.metric.to_string(),
+            asked: run.asked,
             strategy: plan.strategy().to_string(),
             device: plan.device().to_string(),
             simd: plan.simd().to_string(),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use nearjoin::gpu::{Cooperation, Schedule};
-use nearjoin::{Device, Metric, Partitioning};
+use nearjoin::{Device, DuplicateRemoval, Metric, Partitioning, Strategy};
 
 use super::{Header, InputFormat, Type, When};
 use crate::options::{Bytes, Number};
@@ -50,6 +50,18 @@ pub(crate) struct Input {
     pub(crate) header: Header,
 }
 
+impl Input {
+    /// The first argument that is about the right points.
+    pub(crate) fn about_right(&self) -> Option<&'static str> {
+        let given = [
+            ("B", self.right.is_some()),
+            ("--right-columns", self.right_columns.is_some()),
+            ("--right-id", self.right_id.is_some()),
+        ];
+        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
+}
+
 /// A parser of names that the engine knows, which help and completions can list.
 pub(super) fn named<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
 where
@@ -70,11 +82,18 @@ pub(super) fn delimiter(text: &str) -> Result<u8, String> {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct Output {
+pub(crate) struct Destination {
     /// The file to write: its name ends in .parquet, .arrow, .csv or .npz; - is CSV to
     /// standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    #[command(flatten)]
+    pub(crate) place: Destination,
     /// Only print how many pairs there are
     #[arg(long, conflicts_with_all = ["output", "degrees"])]
     pub(crate) count: bool,
@@ -101,6 +120,39 @@ pub(crate) struct Engine {
     /// [default: four fifths of what this process may have]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<Bytes>,
+}
+
+/// How pairs within ε are found.
+#[derive(Debug, Args)]
+pub(crate) struct Epsilon {
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// How to find candidates
+    #[arg(
+        long,
+        default_value = "auto",
+        value_name = "NAME",
+        value_parser = named(Strategy::EPSILON),
+        help_heading = "Engine"
+    )]
+    pub(crate) strategy: Strategy,
+    /// How counts, and pairs that are listed once, of one set avoid testing a pair twice;
+    /// linear-coord is for the GPU
+    #[arg(
+        long,
+        default_value = "lid-unicomp",
+        value_name = "NAME",
+        value_parser = named(DuplicateRemoval::ALL),
+        help_heading = "Engine"
+    )]
+    pub(crate) duplicate_removal: DuplicateRemoval,
+    /// The CPU finishes what a GPU that fails leaves; auto and hybrid always do
+    #[arg(long, help_heading = "Engine")]
+    pub(crate) rescue: bool,
+    #[command(flatten)]
+    pub(crate) gpu: Gpu,
+    #[command(flatten)]
+    pub(crate) gpu_threads: GpuThreads,
 }
 
 /// How a GPU goes about it.

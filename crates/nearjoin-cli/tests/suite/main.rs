@@ -7,6 +7,7 @@ mod devices;
 mod driver;
 mod ending;
 mod formats;
+mod groups;
 mod knn;
 mod memory;
 mod program;

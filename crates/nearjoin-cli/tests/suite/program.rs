@@ -125,6 +125,7 @@ pub(crate) fn arrays(path: &Path) -> Vec<Array> {
         let data = &bytes[values..at + size];
         let values = match descr.as_str() {
             "<u4" => data.as_chunks().0.iter().map(|&b| f64::from(u32::from_le_bytes(b))).collect(),
+            "<i8" => data.as_chunks().0.iter().map(|&b| i64::from_le_bytes(b) as f64).collect(),
             "<f4" => data.as_chunks().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))).collect(),
             "<f8" => data.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect(),
             other => panic!("no test reads {other}"),
