@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use nearjoin_kernels::Module;
 use nearjoin_kernels::source::{self, ARCHITECTURES, ASSEMBLER, COMPILER, OPTIONS, packed, stamp};
 
+use crate::environment::{self, target};
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What is generated: the names of the files in `packs/`, and what they hold, unpacked.
@@ -143,28 +145,6 @@ fn run_compiler(folder: &Path) -> Result<()> {
 
 /// A Python that has the packages of the compilers, in a virtual environment of its own.
 fn python() -> Result<PathBuf> {
-    let venv = target().join([COMPILER, ASSEMBLER].join("-").replace("==", "-"));
-    let python = venv.join("bin/python");
-    let complete = venv.join("complete");
-    if !complete.exists() {
-        // Of what they depend on, nothing is used.
-        let install = ["-m", "pip", "install", "-q", "--no-deps", COMPILER, ASSEMBLER];
-        let made = succeeds(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))
-            && succeeds(Command::new(&python).args(install));
-        if !made {
-            return Err(format!("{COMPILER} and {ASSEMBLER} could not be installed").into());
-        }
-        fs::write(complete, "")?;
-    }
-    Ok(python)
-}
-
-fn succeeds(command: &mut Command) -> bool {
-    command.status().is_ok_and(|status| status.success())
-}
-
-/// A folder for what may be lost, beside what cargo builds.
-fn target() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join("xtask")
+    // Of what they depend on, nothing is used.
+    environment::with(&["--no-deps", COMPILER, ASSEMBLER])
 }
