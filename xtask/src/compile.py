@@ -1,8 +1,8 @@
 """Compiles CUDA sources to PTX with NVRTC, and PTX to ready-made code with ptxas.
 
-compile.py SOURCES FOLDER OPTION... reads modules from its input, one to a line (name, file,
+compile.py fixed|random SOURCES FOLDER OPTION... reads modules from its input, one to a line (name, file,
 architectures or -, definitions), and writes the PTX of each to FOLDER/name.ptx and its code for an
-architecture to FOLDER/name.architecture.
+architecture to FOLDER/name.architecture. The first argument says at which addresses memory is to be.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ def without_comments(ptx):
 
 def compile_module(module):
     """Writes PTX and code of a module. Returns whether that failed, and what was said of it."""
-    sources, folder, *options = sys.argv[1:]
+    _, sources, folder, *options = sys.argv[1:]
     name, file, architectures, *defines = module.split()
     with open(os.path.join(sources, file), "rb") as source:
         code = source.read()
@@ -71,7 +71,8 @@ def at_fixed_addresses():
 
 
 def main():
-    at_fixed_addresses()
+    if sys.argv[1] == "fixed":
+        at_fixed_addresses()
     modules = [line for line in sys.stdin if line.strip()]
     status = 0
     # Processes, because the library compiles one program at a time; one for each module, so that
