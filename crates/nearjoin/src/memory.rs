@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 
 /// A number for which all bits zero is the value 0. Sealed: its module is private.
 pub trait Zeroable: Copy + Send + Sync + 'static {}
+impl Zeroable for u16 {}
 impl Zeroable for u32 {}
 impl Zeroable for u64 {}
 impl Zeroable for f32 {}
@@ -87,9 +88,8 @@ impl<T: Zeroable> Buffer<T> {
     /// `len` zeros in pages that all threads of the pool have touched, so that later
     /// writes meet no page fault.
     pub(crate) fn faulted_in(len: usize) -> Result<Self> {
-        use rayon::prelude::*;
         let mut buffer = Self::zeroed(len)?;
-        buffer.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(touch);
+        touch_all(&mut buffer);
         Ok(buffer)
     }
 
@@ -210,6 +210,12 @@ pub(crate) fn touch<T: Zeroable>(zeros: &mut [T]) {
         // is made although it changes nothing.
         unsafe { core::ptr::write_volatile(&mut zeros[at], core::mem::zeroed()) };
     }
+}
+
+/// The same by all threads of the pool, a huge page each.
+pub(crate) fn touch_all<T: Zeroable>(zeros: &mut [T]) {
+    use rayon::prelude::*;
+    zeros.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(touch);
 }
 
 /// A slice into which threads write rows that do not overlap.

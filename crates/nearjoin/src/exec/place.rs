@@ -1,8 +1,33 @@
 //! Rows of a CSR on their way to their places.
 
+use rayon::prelude::*;
+
 use super::Rows;
+use super::arena::Arena;
+use crate::error::{Error, Result};
 use crate::memory::{RowWriter, prefetch};
 use crate::scalar::Scalar;
+
+/// Rows of which one thread sums up the lengths.
+const PIECE: usize = 1 << 16;
+
+/// Makes the lengths of rows their ends.
+pub(crate) fn running_sums(lengths: &mut [u64]) -> Result<()> {
+    let sums: Vec<u64> = lengths.par_chunks(PIECE).map(|piece| piece.iter().sum()).collect();
+    let mut starts = Vec::with_capacity(sums.len());
+    let mut end = 0u64;
+    for sum in sums {
+        starts.push(end);
+        end = end.checked_add(sum).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+    }
+    lengths.par_chunks_mut(PIECE).zip(starts).for_each(|(piece, mut end)| {
+        for length in piece {
+            end += *length;
+            *length = end;
+        }
+    });
+    Ok(())
+}
 
 /// Where the rows belong.
 pub(crate) struct Place<'a, T> {
@@ -24,10 +49,6 @@ impl<'a, T: Scalar> Place<'a, T> {
         distances: Option<&'a mut [T]>,
     ) -> Self {
         Place { offsets, ids: RowWriter::new(ids), distances: distances.map(RowWriter::new) }
-    }
-
-    pub(crate) fn has_distances(&self) -> bool {
-        self.distances.is_some()
     }
 
     /// Makes what this thread has written visible before what it does next.
@@ -61,6 +82,14 @@ impl<'a, T: Scalar> Place<'a, T> {
         self.ids.finish();
     }
 
+    /// Writes all rows that one thread has kept.
+    pub(crate) fn arena(&self, arena: &Arena<T>) {
+        for (query, ids, distances) in arena.rows() {
+            self.row(self.range(query), ids, distances);
+        }
+        self.finish();
+    }
+
     /// Writes one row to its place.
     #[allow(unsafe_code)]
     pub(crate) fn row(&self, (start, end): (usize, usize), ids: &[u32], distances: Option<&[T]>) {
@@ -73,5 +102,25 @@ impl<'a, T: Scalar> Place<'a, T> {
             // SAFETY: as above.
             unsafe { to.write(start, distances) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_running_sums() {
+        for len in [0, 1, 5, PIECE, 3 * PIECE + 7] {
+            let mut ends: Vec<u64> = (0..len as u64).map(|row| row % 7).collect();
+            let lengths = ends.clone();
+            running_sums(&mut ends).unwrap();
+            let mut end = 0;
+            for (length, found) in lengths.into_iter().zip(ends) {
+                end += length;
+                assert_eq!(found, end);
+            }
+        }
+        assert!(running_sums(&mut vec![u64::MAX / PIECE as u64; 3 * PIECE]).is_err());
     }
 }

@@ -11,6 +11,9 @@ const CROWDED: f64 = 64.0;
 const ENOUGH: usize = 1024;
 /// Queries of a unit of the KNN-join.
 const KNN_UNIT: usize = 256;
+/// Distance tests for each pair of the answer from which on a pair of one set is better tested once
+/// and written to the rows of both its points: as many tests as that takes.
+const LISTED: f64 = 64.0;
 /// Units for every thread, if there are few queries.
 const UNITS: usize = 4;
 
@@ -21,6 +24,8 @@ pub(crate) struct OnCpu {
     pub(crate) narrow: Option<Narrow>,
     /// Whether every 16 points have a box.
     pub(crate) boxes: bool,
+    /// Whether rows of one set are made of a list of its pairs, each of which is met once.
+    pub(crate) listed: bool,
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
 }
@@ -45,7 +50,8 @@ impl OnCpu {
             Question::Within(_) => unit(summary.left),
             Question::Nearest(_) => knn_unit(summary.left, threads),
         };
-        OnCpu { narrow, boxes, unit }
+        let listed = chosen.cost.tests >= LISTED * neighbors;
+        OnCpu { narrow, boxes, listed, unit }
     }
 }
 

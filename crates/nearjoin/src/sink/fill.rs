@@ -10,10 +10,11 @@ use rayon::prelude::*;
 
 use super::Execution;
 use super::csr::result_bytes;
-use crate::error::{Error, Result};
-use crate::exec::place::Place;
+use crate::error::Result;
+use crate::exec::arena::Arena;
+use crate::exec::place::{Place, running_sums};
 use crate::exec::{LaidOut, Request, Rows};
-use crate::memory::{Buffer, Zeroable, as_atomic, reserve};
+use crate::memory::as_atomic;
 use crate::scalar::Scalar;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
@@ -29,55 +30,6 @@ pub(super) enum Kept<'a, T> {
     LaidOut(Box<dyn LaidOut<T> + 'a>),
 }
 
-/// Rows as one thread found them.
-pub(super) struct Arena<T> {
-    /// Query and length of each row.
-    rows: Vec<(u32, u32)>,
-    ids: Chunks<u32>,
-    distances: Chunks<T>,
-}
-
-/// Numbers in large pieces of memory; what is appended together stays together.
-struct Chunks<T> {
-    chunks: Vec<Buffer<T>>,
-    /// Elements in use of each chunk.
-    used: Vec<usize>,
-}
-
-impl<T: Zeroable> Chunks<T> {
-    const CHUNK: usize = 1 << 20;
-
-    fn new() -> Self {
-        Chunks { chunks: Vec::new(), used: Vec::new() }
-    }
-
-    fn append(&mut self, row: &[T]) -> Result<()> {
-        let full = |(used, chunk): (&usize, &Buffer<T>)| chunk.len() - used < row.len();
-        if self.used.last().zip(self.chunks.last()).is_none_or(full) {
-            self.chunks.push(Buffer::zeroed(row.len().max(Self::CHUNK))?);
-            self.used.push(0);
-        }
-        if let Some((used, chunk)) = self.used.last_mut().zip(self.chunks.last_mut()) {
-            chunk[*used..][..row.len()].copy_from_slice(row);
-            *used += row.len();
-        }
-        Ok(())
-    }
-
-    /// The rows, given their lengths in the order in which they were appended.
-    fn rows(&self, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &[T]> {
-        let (mut chunk, mut start) = (0, 0);
-        lengths.map(move |length| {
-            while self.used[chunk] - start < length {
-                (chunk, start) = (chunk + 1, 0);
-            }
-            let row = &self.chunks[chunk][start..][..length];
-            start += length;
-            row
-        })
-    }
-}
-
 impl<'a, T: Scalar> Kept<'a, T> {
     /// Makes `offsets[1..]` the ends of all rows.
     pub(super) fn collect(
@@ -85,7 +37,8 @@ impl<'a, T: Scalar> Kept<'a, T> {
         request: Request,
         offsets: &mut [u64],
     ) -> Result<Self> {
-        if let Some(rows) = execution.executor.lay_out(request, offsets) {
+        let room = execution.spare;
+        if let Some(rows) = execution.executor.lay_out(Request { room, ..request }, offsets) {
             return Ok(Kept::LaidOut(rows?));
         }
         // If the estimate is too low, the rows kept so far are lost; it seldom is by much.
@@ -101,11 +54,7 @@ impl<'a, T: Scalar> Kept<'a, T> {
                 Kept::Counted
             }
         };
-        let mut end = 0u64;
-        for offset in &mut offsets[1..] {
-            end = end.checked_add(*offset).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
-            *offset = end;
-        }
+        execution.pool.install(|| running_sums(&mut offsets[1..]))?;
         Ok(kept)
     }
 
@@ -124,7 +73,11 @@ impl<'a, T: Scalar> Kept<'a, T> {
             let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
             let found = rows.neighbors.total();
             let in_all = pairs.fetch_add(found, Relaxed) + found;
-            if in_all > most || arena.keep(rows, degrees).is_err() {
+            let lengths = rows.queries.iter().enumerate();
+            lengths.for_each(|(at, &query)| {
+                degrees[query as usize].store(rows.neighbors.row(at).len() as u64, Relaxed);
+            });
+            if in_all > most || arena.keep(rows).is_err() {
                 too_many.store(true, Relaxed);
                 return ControlFlow::Break(());
             }
@@ -165,42 +118,12 @@ impl<'a, T: Scalar> Kept<'a, T> {
             }
             Kept::Rows(arenas) => {
                 let place = Place::new(offsets, ids, distances);
-                execution.pool.install(|| arenas.par_iter().for_each(|arena| arena.place(&place)));
+                execution.pool.install(|| arenas.par_iter().for_each(|arena| place.arena(arena)));
             }
             Kept::LaidOut(rows) => {
                 execution.stats.record(rows.write(offsets, ids, distances, fresh)?);
             }
         }
         Ok(())
-    }
-}
-
-impl<T: Scalar> Arena<T> {
-    fn new() -> Self {
-        Arena { rows: Vec::new(), ids: Chunks::new(), distances: Chunks::new() }
-    }
-
-    fn keep(&mut self, rows: &Rows<'_, T>, degrees: &[AtomicU64]) -> Result<()> {
-        reserve(&mut self.rows, rows.queries.len())?;
-        for (at, &query) in rows.queries.iter().enumerate() {
-            let row = rows.neighbors.row(at);
-            degrees[query as usize].store(row.len() as u64, Relaxed);
-            self.rows.push((query, row.len() as u32));
-            self.ids.append(row)?;
-            if let Some(distances) = rows.distances(at) {
-                self.distances.append(distances)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn place(&self, place: &Place<'_, T>) {
-        let lengths = || self.rows.iter().map(|&(_, length)| length as usize);
-        let mut distances = place.has_distances().then(|| self.distances.rows(lengths()));
-        for (&(query, _), ids) in self.rows.iter().zip(self.ids.rows(lengths())) {
-            let distances = distances.as_mut().and_then(Iterator::next);
-            place.row(place.range(query), ids, distances);
-        }
-        place.finish();
     }
 }

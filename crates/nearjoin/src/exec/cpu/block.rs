@@ -2,7 +2,7 @@
 
 use super::epsilon::{Cover, CpuJoin, Worker};
 use super::scan::Mode;
-use crate::exec::{Request, sort_by_id};
+use crate::exec::Request;
 use crate::index::{BoxOf, Run};
 use crate::scalar::Scalar;
 
@@ -34,35 +34,42 @@ impl<T: Scalar> CpuJoin<'_, T> {
         within + counts.iter().sum::<u64>()
     }
 
-    /// Finds the matches of each query of a block.
-    pub(super) fn fill_block(
-        &self,
-        worker: &mut Worker<'_, T>,
-        block: &Run,
-        bound: &BoxOf<T>,
-        cover: Cover,
-        request: Request,
-    ) {
+    /// Counts the matches of each query of a block, and notes which of the candidates that are tested
+    /// they are.
+    pub(super) fn note_block(&self, worker: &mut Worker<'_, T>, block: &Run, bound: &BoxOf<T>) {
         let Worker { scanner, candidates, work, .. } = worker;
         scanner.begin(self, block, bound);
-        scanner.matches.rows.iter_mut().for_each(Vec::clear);
-        // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
-        let by_position = request.once && self.numbers.is_whole();
-        let mode = if by_position { Mode::Positions } else { Mode::Ids };
-        let exclude = self.excludes_self() || by_position;
-        let ids = self.right.ids();
-        scanner.matches.own.clear();
-        scanner.matches.own.extend(block.clone().map(|position| match (exclude, mode) {
+        scanner.scan(self, &candidates.test, Mode::Note);
+        let taken: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
+        work.taken += taken * block.len() as u64;
+        scanner.matches.counts.iter_mut().for_each(|count| *count += taken);
+    }
+
+    /// Finds the matches again that were noted.
+    pub(super) fn recall_block(&self, worker: &mut Worker<'_, T>, block: &Run, request: Request) {
+        worker.scanner.begin_recalling(block);
+        self.begin_rows(worker, block, Mode::Ids, self.excludes_self());
+        worker.scanner.recall(self, &worker.candidates.test);
+        self.take(worker, block, Mode::Ids, self.excludes_self());
+        self.complete(worker, block, request);
+    }
+
+    /// Makes the rows of a block empty, and names its queries where they are to be left out.
+    fn begin_rows(&self, worker: &mut Worker<'_, T>, block: &Run, mode: Mode, exclude: bool) {
+        let matches = &mut worker.scanner.matches;
+        matches.rows.iter_mut().for_each(Vec::clear);
+        matches.own.clear();
+        matches.own.extend(block.clone().map(|position| match (exclude, mode) {
             (false, _) => u32::MAX,
             (true, Mode::Positions) => position,
             (true, _) => self.row_of(position),
         }));
+    }
 
-        if request.once && cover != Cover::Full {
-            scanner.scan(self, core::slice::from_ref(block), mode);
-            keep_later(&mut scanner.matches.rows, block);
-        }
-        scanner.scan(self, &candidates.test, mode);
+    /// Appends the candidates of a block that are taken without a test.
+    fn take(&self, worker: &mut Worker<'_, T>, block: &Run, mode: Mode, exclude: bool) {
+        let Worker { scanner, candidates, .. } = worker;
+        let ids = self.right.ids();
         for run in &candidates.take {
             let rows = scanner.matches.rows.iter_mut().zip(block.clone());
             for ((row, query), &own) in rows.zip(&scanner.matches.own) {
@@ -84,13 +91,62 @@ impl<T: Scalar> CpuJoin<'_, T> {
                     }
                 }
             }
-            work.taken += (run.len() * block.len()) as u64;
         }
-        let rows = &mut scanner.matches.rows;
+    }
+
+    /// Adds what else was asked for to rows that are complete.
+    fn complete(&self, worker: &mut Worker<'_, T>, block: &Run, request: Request) {
+        if request.distances {
+            self.measure(worker, block);
+        }
+        if request.sorted && !worker.in_order {
+            let Worker { scanner, distances, sorter, moved, .. } = worker;
+            let rows = &mut scanner.matches.rows[..block.len()];
+            match request.distances {
+                true => sorter.sort_with(&self.kernels, rows, distances, moved),
+                false => sorter.sort(&self.kernels, rows),
+            }
+        }
+    }
+
+    /// Finds the matches of each query of a block.
+    pub(super) fn fill_block(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        bound: &BoxOf<T>,
+        cover: Cover,
+        request: Request,
+    ) {
+        worker.scanner.begin(self, block, bound);
+        // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
+        let by_position = request.once && self.numbers.is_whole();
+        let mode = if by_position { Mode::Positions } else { Mode::Ids };
+        let exclude = self.excludes_self() || by_position;
+        self.begin_rows(worker, block, mode, exclude);
+
+        let Worker { scanner, candidates, work, sorter, singles, .. } = worker;
+        if worker.in_order {
+            // One order of the candidates is the order of all rows.
+            let runs = candidates.test.iter().chain(&candidates.take);
+            sorter.singles(runs, self.right.ids(), singles);
+            scanner.scan(self, singles, mode);
+            return self.complete(worker, block, request);
+        }
+        if request.once && cover != Cover::Full {
+            scanner.scan(self, core::slice::from_ref(block), mode);
+            keep_later(&mut scanner.matches.rows, block);
+        }
+        scanner.scan(self, &candidates.test, mode);
+        let taken: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
+        work.taken += taken * block.len() as u64;
+        self.take(worker, block, mode, exclude);
+        let rows = &mut worker.scanner.matches.rows;
         if by_position {
             if cover == Cover::Full {
                 keep_later(rows, block);
             }
+            let ids = self.right.ids();
             rows.iter_mut().flatten().for_each(|label| *label = ids[*label as usize]);
         } else if request.once {
             for (row, position) in rows.iter_mut().zip(block.clone()) {
@@ -98,12 +154,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
                 row.retain(|&id| id > own);
             }
         }
-        if request.distances {
-            self.measure(worker, block);
-        }
-        if request.sorted {
-            worker.sort_rows(block.len(), request.distances);
-        }
+        self.complete(worker, block, request);
     }
 
     /// Computes the distances of all matches of a block.
@@ -122,18 +173,5 @@ impl<T: Scalar> CpuJoin<'_, T> {
 fn keep_later(rows: &mut [Vec<u32>], block: &Run) {
     for (row, query) in rows.iter_mut().zip(block.clone()) {
         row.retain(|&position| position > query);
-    }
-}
-
-impl<T: Scalar> Worker<'_, T> {
-    /// Puts the ids of each row in ascending order, and the distances with them.
-    fn sort_rows(&mut self, rows: usize, distances: bool) {
-        let rows = self.scanner.matches.rows.iter_mut().zip(&mut self.distances).take(rows);
-        for (row, distances_of) in rows {
-            match distances {
-                true => sort_by_id(row, distances_of, &mut self.pairs),
-                false => row.sort_unstable(),
-            }
-        }
     }
 }

@@ -137,6 +137,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             include_self: setup.include_self,
             narrow: band,
             removal: setup.removal,
+            listed: how.listed,
             unit: how.unit,
             monitor: setup.monitor,
             arranging,

@@ -17,11 +17,12 @@ use super::build::Arranging;
 use super::kernel::Kernels;
 use super::numbers::Numbers;
 use super::scan::Scanner;
+use super::sort::RowSorter;
 use super::units::Units;
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
-use crate::exec::{Emit, Executor, Lists, Part, Reporter, Request, Rows, Work};
+use crate::exec::{Emit, Executor, LaidOut, Lists, Part, Reporter, Request, Rows, Work};
 use crate::filter::Band;
 use crate::index::grid::{Finder, Pattern};
 use crate::index::{BoxOf, Candidates, Index, Layout, Prune, Run, ego, push_run};
@@ -57,6 +58,8 @@ pub(crate) struct CpuJoin<'a, T> {
     /// What ε means in narrow columns, where the layouts have them.
     pub(super) narrow: Option<Band<f32>>,
     pub(super) removal: DuplicateRemoval,
+    /// Whether tests are many beside pairs, so that a pair had better be met once.
+    pub(super) listed: bool,
     /// Queries per unit of work.
     pub(super) unit: usize,
     /// Who watches, if anybody does.
@@ -97,6 +100,10 @@ pub(super) trait BlockAction<T>:
 }
 impl<T, F: Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync> BlockAction<T> for F {}
 
+/// What is done with each unit.
+pub(super) type Visit<'a, T> =
+    dyn Fn(&mut Worker<'_, T>, &mut ego::Recursion, Run) -> ControlFlow<()> + Sync + 'a;
+
 /// What a thread keeps from block to block.
 pub(super) struct Worker<'a, T> {
     pub(super) number: usize,
@@ -108,7 +115,11 @@ pub(super) struct Worker<'a, T> {
     pub(super) candidates: Candidates,
     pub(super) finder: Finder,
     pub(super) distances: Vec<Vec<T>>,
-    pub(super) pairs: Vec<(u32, T)>,
+    pub(super) sorter: RowSorter,
+    /// Whether rows ascend because candidates do, each of which is a run of its own.
+    pub(super) in_order: bool,
+    pub(super) singles: Vec<Run>,
+    pub(super) moved: Vec<T>,
     pub(super) numbers: Vec<u32>,
 }
 
@@ -128,7 +139,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// The pass that meets each unordered pair once, if the options allow it and all points ask.
-    fn once(&self) -> Cover {
+    pub(super) fn once(&self) -> Cover {
         match (self.removal, &*self.index) {
             _ if !self.numbers.is_whole() => Cover::Full,
             (DuplicateRemoval::None, _) => Cover::Full,
@@ -138,7 +149,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// Runs `action` on every block of queries, on all threads.
-    fn work(&self, pass: Pass, action: &Action<'_, T>) -> Work {
+    pub(super) fn work(&self, pass: Pass, action: &Action<'_, T>) -> Work {
         let queue = Queue::new(&self.range, self.unit);
         if let Some(monitor) = self.monitor {
             let phase = if pass.counting { Phase::Counting } else { Phase::Joining };
@@ -154,21 +165,23 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         pass: Pass,
         action: &Action<'_, T>,
     ) -> Vec<Work> {
+        self.on_threads(units, &|worker, recursion, unit| {
+            self.visit_unit(worker, recursion, unit, pass, action)
+        })
+    }
+
+    /// Has all threads visit units until there are none. Tells what each of them did.
+    pub(super) fn on_threads(&self, units: &dyn Units, visit: &Visit<'_, T>) -> Vec<Work> {
         // What was cancelled stays so: a second pass over a part of the counts would find rows
         // longer than their places.
         if self.monitor.is_some_and(Monitor::is_cancelled) {
             units.close();
         }
-        let watched: &Action<'_, T> = &|worker, block, bound| {
-            action(worker, block, bound)?;
-            let work = worker.work();
-            worker.reporter.report(work)
-        };
         self.pool.each_of(units.threads(self.pool.threads()), |number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
             while let Some(unit) = units.take(number) {
-                if self.visit_unit(&mut worker, &mut recursion, unit, pass, watched).is_break() {
+                if visit(&mut worker, &mut recursion, unit).is_break() {
                     units.close();
                 }
             }
@@ -179,7 +192,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// The distance tests of a pass, from the candidates of a sample of the queries.
-    fn expected_tests(&self, pass: Pass) -> u64 {
+    pub(super) fn expected_tests(&self, pass: Pass) -> u64 {
         let queries = self.range.len();
         let blocks = queries.div_ceil(BLOCK as usize);
         let samples = SAMPLES.min(blocks);
@@ -191,21 +204,36 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             // Units begin at multiples of a block, and so does this.
             let start = self.range.start + spread(sample, samples, blocks) as u32 * BLOCK;
             let unit = start..start.saturating_add(BLOCK).min(self.range.end);
-            let _ =
-                self.visit_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
-                    let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
-                    let own = if pass.cover == Cover::Full { 0 } else { block.len() as u64 };
-                    tests.fetch_add((listed.sum::<u64>() + own) * block.len() as u64, Relaxed);
-                    asked.fetch_add(block.len() as u64, Relaxed);
-                    ControlFlow::Continue(())
-                });
+            let _ = self.cut_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
+                let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
+                let own = if pass.cover == Cover::Full { 0 } else { block.len() as u64 };
+                tests.fetch_add((listed.sum::<u64>() + own) * block.len() as u64, Relaxed);
+                asked.fetch_add(block.len() as u64, Relaxed);
+                ControlFlow::Continue(())
+            });
         }
         let per_query = tests.into_inner() as f64 / asked.into_inner().max(1) as f64;
         ((per_query * queries as f64) as u64).max(1)
     }
 
-    /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
+    /// Runs `action` on the blocks of a unit, and tells who watches.
     pub(super) fn visit_unit(
+        &self,
+        worker: &mut Worker<'_, T>,
+        recursion: &mut ego::Recursion,
+        unit: Run,
+        pass: Pass,
+        action: &Action<'_, T>,
+    ) -> ControlFlow<()> {
+        self.cut_unit(worker, recursion, unit, pass, &|worker, block, bound| {
+            action(worker, block, bound)?;
+            let work = worker.work();
+            worker.reporter.report(work)
+        })
+    }
+
+    /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
+    fn cut_unit(
         &self,
         worker: &mut Worker<'_, T>,
         recursion: &mut ego::Recursion,
@@ -310,12 +338,27 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
     }
 
     fn degrees(&self, degrees: &[AtomicU64]) -> Result<Work> {
+        if self.lists() {
+            return self.degrees_of_pairs(degrees);
+        }
         Ok(self.work(FULL_COUNT, &self.counting_each(degrees)))
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
         let cover = if request.once { self.once() } else { Cover::Full };
         Ok(self.work(Pass { cover, counting: false }, &self.filling(cover, request, emit)))
+    }
+
+    fn lay_out(
+        &self,
+        request: Request,
+        offsets: &mut [u64],
+    ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
+        Some(match self.list(request, offsets) {
+            Ok(None) => self.note(request, offsets),
+            Ok(Some(listed)) => Ok(listed),
+            Err(error) => Err(error),
+        })
     }
 
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
@@ -346,15 +389,25 @@ impl<T: Scalar> CpuJoin<'_, T> {
 
     /// Counts the neighbours of each query.
     pub(super) fn counting_each(&self, degrees: &[AtomicU64]) -> impl BlockAction<T> {
-        let own = u64::from(self.excludes_self());
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
-            worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
-            worker.work.pairs -= own * block.len() as u64;
-            let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
-            for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
-                degrees[*number as usize].store(count - own, Relaxed);
-            }
+            self.count_block(worker, &block, bound, Cover::Full);
+            self.store_counts(worker, &block, degrees);
             ControlFlow::Continue(())
+        }
+    }
+
+    /// Stores the counts of a block as degrees.
+    pub(super) fn store_counts(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        degrees: &[AtomicU64],
+    ) {
+        let own = u64::from(self.excludes_self());
+        let (numbers, _) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
+        for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
+            worker.work.pairs += count - own;
+            degrees[*number as usize].store(count - own, Relaxed);
         }
     }
 
@@ -367,14 +420,24 @@ impl<T: Scalar> CpuJoin<'_, T> {
     ) -> impl BlockAction<T> {
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
             self.fill_block(worker, &block, bound, cover, request);
-            let (queries, ahead) =
-                self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
-            let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
-            worker.work.pairs += neighbors.total();
-            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-            let (worker, consecutive) = (worker.number, false);
-            emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
+            self.hand_out(worker, &block, request, emit)
         }
+    }
+
+    /// Hands out the rows of a block.
+    pub(super) fn hand_out(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        request: Request,
+        emit: &Emit<'_, T>,
+    ) -> ControlFlow<()> {
+        let (queries, ahead) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
+        let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
+        worker.work.pairs += neighbors.total();
+        let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
+        let (worker, consecutive) = (worker.number, false);
+        emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
     }
 }
 
@@ -399,7 +462,10 @@ impl<'a, T: Scalar> Worker<'a, T> {
             candidates: Candidates::default(),
             finder: Finder::new(&join.threshold, dim),
             distances: vec![Vec::new(); BLOCK as usize],
-            pairs: Vec::new(),
+            sorter: RowSorter::default(),
+            in_order: false,
+            singles: Vec::new(),
+            moved: Vec::new(),
             numbers: Vec::new(),
         }
     }
