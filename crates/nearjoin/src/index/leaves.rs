@@ -44,6 +44,12 @@ impl<T: Scalar> Leaves<T> {
                 }
             }
         });
+        Self::of(points, coords, ids)
+    }
+
+    /// The same with the coordinates of all leaves, in that order.
+    pub(crate) fn of(points: Points<'_, T>, coords: Buffer<T>, ids: Buffer<u32>) -> Result<Self> {
+        let (len, dim) = (points.len(), points.dimension());
         let boxes = Boxes::new(len, dim, |j, points| {
             let first = points.start as usize * dim + j * FAN;
             extent(&coords[first..first + points.len()])
