@@ -38,6 +38,8 @@ const LEAST_ROWS: usize = 1024;
 const SHARES: usize = 4;
 /// Rows whose cells are found at a time.
 const STRETCH: usize = 1024;
+/// Cells whose places are found at a time.
+const CELLS: usize = 1 << 13;
 /// A bucket of more rows is shared by threads.
 const CROWDED: usize = 1 << 15;
 /// Bytes of records up to which there are no buckets, ...
@@ -170,11 +172,11 @@ pub(crate) fn order(
         let sorted = sort::<f32>(&rows, 0, fill_cells, |_, _, _| ())?;
         return Ok((sorted.ids, sorted.starts));
     }
-    let mut cell_of = Buffer::<u32>::zeroed(len)?;
+    let mut cell_of = Buffer::<u32>::faulted_in(len)?;
     let stretches = cell_of.par_chunks_mut(STRETCH).enumerate();
     stretches.for_each(|(at, cells)| fill_cells(at * STRETCH, cells));
-    let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
-    let mut starts = Buffer::<u32>::zeroed(cells + 1)?;
+    let mut ids = Buffer::<u32>::faulted_in(len + SLACK)?;
+    let mut starts = Buffer::<u32>::faulted_in(cells + 1)?;
     starts[cells] = len as u32;
     let (starts_of, ids_of) = (&mut starts[..cells], &mut ids[..len]);
     // The number of a record is its row here.
@@ -350,9 +352,10 @@ fn sort_buckets<L: Scalar>(
     ends: &[u32],
     records: &[L],
 ) -> Result<Sorted<L>> {
-    let mut coords = Buffer::zeroed(stride * rows.dim)?;
-    let mut ids = Buffer::<u32>::zeroed(rows.len + SLACK)?;
-    let mut starts = Buffer::<u32>::zeroed(rows.cells + 1)?;
+    // Buckets share pages, and threads would clear the same one.
+    let mut coords = Buffer::faulted_in(stride * rows.dim)?;
+    let mut ids = Buffer::<u32>::faulted_in(rows.len + SLACK)?;
+    let mut starts = Buffer::<u32>::faulted_in(rows.cells + 1)?;
     starts[rows.cells] = rows.len as u32;
     let to = Columns { coords: RowWriter::new(&mut coords), stride };
     let buckets = buckets(cut, ends, &mut starts[..rows.cells], &mut ids)?;
@@ -417,13 +420,7 @@ impl Bucket<'_> {
                 counts[(cell - first_cell) as usize] += 1;
             }
         });
-        let mut end = 0;
-        for (cell, start) in self.starts.iter_mut().enumerate() {
-            *start = self.first + end;
-            for part in next.iter_mut().skip(cell).step_by(cells) {
-                end += core::mem::replace(part, end);
-            }
-        }
+        places_of_cells(self.first, self.starts, next);
         let to = as_atomic_u32(self.ids);
         let parts = records.par_chunks(part * width).zip(next.par_chunks_mut(cells.max(1)));
         parts.enumerate().for_each(|(at, (records, next))| {
@@ -450,6 +447,37 @@ impl Bucket<'_> {
         let pieces = self.ids.par_chunks_mut(CROWDED).enumerate();
         pieces.for_each(|(piece, ids)| write(records, width, ids, first + piece * CROWDED, to));
     }
+}
+
+/// Turns how many rows of each cell every part has, part after part, into the place of the first of
+/// them: cell by cell, and within a cell part by part. `starts` gets those of the cells, behind
+/// `first`.
+fn places_of_cells(first: u32, starts: &mut [u32], counts: &mut [u32]) {
+    let cells = starts.len();
+    // Stretches of cells have counts all over the array, and each its own.
+    let counts = as_atomic_u32(counts);
+    let stretch = |at: usize| at * CELLS..cells.min((at + 1) * CELLS);
+    let rows = |at: usize| -> u32 {
+        let parts = counts.chunks_exact(cells.max(1));
+        parts.flat_map(|part| &part[stretch(at)]).map(|count| count.load(Relaxed)).sum()
+    };
+    let stretches = cells.div_ceil(CELLS);
+    let mut ends: Vec<u32> = match stretches {
+        0 | 1 => vec![0; stretches],
+        _ => (0..stretches).into_par_iter().map(rows).collect(),
+    };
+    ends.iter_mut().fold(0, |end, rows| end + core::mem::replace(rows, end));
+    let stretches = starts.par_chunks_mut(CELLS).zip(ends).enumerate();
+    stretches.for_each(|(at, (starts, mut end))| {
+        for (cell, start) in stretch(at).zip(starts) {
+            *start = first + end;
+            for count in counts.iter().skip(cell).step_by(cells) {
+                let rows = count.load(Relaxed);
+                count.store(end, Relaxed);
+                end += rows;
+            }
+        }
+    });
 }
 
 /// The words of records.

@@ -264,7 +264,7 @@ fn gather<T: Scalar, L: Scalar>(
     stride: usize,
     convert: impl Fn(usize, T) -> L + Sync,
 ) -> Result<Buffer<L>> {
-    let mut coords = Buffer::zeroed(stride * points.dimension())?;
+    let mut coords = Buffer::faulted_in(stride * points.dimension())?;
     let tasks = column_chunks(&mut coords, stride, ids.len()).into_par_iter();
     tasks.zip(ids.par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
         for (at, &id) in ids.iter().enumerate() {

@@ -28,8 +28,10 @@ use crate::scalar::Scalar;
 pub(crate) const AXES: usize = 3;
 /// Points in a cell, on average.
 pub(crate) const PER_CELL: usize = 16;
-/// Parts of the points that are looked at side by side for the coordinates of the slices.
+/// Parts of the points that are looked at side by side for the coordinates of the slices: so many,
+/// and more where that takes no more room than it may, with one slice for every cell.
 const PARTS: usize = 8;
+const MOST_PARTS: usize = 64;
 
 /// A grid over the right points. It has [`AXES`] axes, the last along the rows; those that
 /// there are not, or in which the points do not spread, come first and have one cell.
@@ -141,14 +143,16 @@ impl<T: Scalar> Slices<T> {
             return Ok(Slices { axis, below: Vec::new(), above: Vec::new() });
         }
         // Those of every part, and of all.
-        check_room::<(T, T)>((PARTS.min(rayon::current_num_threads()) + 1) * count)?;
+        let room = PARTS * (points.len() / PER_CELL) / count;
+        let parts = room.clamp(PARTS, MOST_PARTS).min(4 * rayon::current_num_threads());
+        check_room::<(T, T)>((parts + 1) * count)?;
         let none = || vec![(T::INFINITY, T::NEG_INFINITY); count];
         let join = |slice: &mut (T, T), (lo, hi): (T, T)| {
             slice.0 = if lo < slice.0 { lo } else { slice.0 };
             slice.1 = if hi > slice.1 { hi } else { slice.1 };
         };
         let dim = points.dimension();
-        let part = points.len().div_ceil(PARTS.min(rayon::current_num_threads())).max(1);
+        let part = points.len().div_ceil(parts).max(1);
         let slices = points
             .as_slice()
             .par_chunks(part * dim)
