@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
+use super::boxes::FAN;
 use super::layout::SLACK;
 use crate::error::Result;
 use crate::memory::{Buffer, RowWriter, as_atomic_u32, reserve, with_capacity};
@@ -60,6 +61,25 @@ pub(crate) struct Sorted<L> {
     pub(crate) ids: Buffer<u32>,
     /// Where each cell begins, and the end.
     pub(crate) starts: Buffer<u32>,
+}
+
+/// How the coordinates of sorted rows are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// A column per dimension; so many elements from one to the next.
+    Columns { stride: usize },
+    /// Leaf after leaf, in each a column of 16 per dimension.
+    Leaves,
+}
+
+impl Form {
+    /// Elements of so many rows.
+    fn elements(self, len: usize, dim: usize) -> usize {
+        match self {
+            Form::Columns { stride } => stride * dim,
+            Form::Leaves => len.next_multiple_of(FAN) * dim,
+        }
+    }
 }
 
 /// What is sorted.
@@ -169,7 +189,8 @@ pub(crate) fn order(
 ) -> Result<(Buffer<u32>, Buffer<u32>)> {
     let rows = Rows::bare(len, cells);
     if !rows.are_few(rayon::current_num_threads()) {
-        let sorted = sort::<f32>(&rows, 0, fill_cells, |_, _, _| ())?;
+        let form = Form::Columns { stride: 0 };
+        let sorted = sort::<f32>(&rows, form, fill_cells, |_, _, _| ())?;
         return Ok((sorted.ids, sorted.starts));
     }
     let mut cell_of = Buffer::<u32>::faulted_in(len)?;
@@ -188,12 +209,12 @@ pub(crate) fn order(
     Ok((ids, starts))
 }
 
-/// Sorts rows by their cells, with their coordinates; `stride` is from one column of them to the
-/// next. `fill_cells` tells the cells of some rows from a given one on. `fill_records` writes the
-/// coordinates of such rows to the front of their records, which have the given width.
+/// Sorts rows by their cells, with their coordinates, which are laid out in a form. `fill_cells`
+/// tells the cells of some rows from a given one on. `fill_records` writes the coordinates of such
+/// rows to the front of their records, which have the given width.
 pub(crate) fn sort<L: Scalar>(
     rows: &Rows,
-    stride: usize,
+    form: Form,
     fill_cells: impl Fn(usize, &mut [u32]) + Sync,
     fill_records: impl Fn(usize, &mut [L], usize) + Sync,
 ) -> Result<Sorted<L>> {
@@ -216,7 +237,7 @@ pub(crate) fn sort<L: Scalar>(
         Ok(())
     };
     counts.into_par_iter().enumerate().try_for_each(move_part)?;
-    sort_buckets(rows, &cut, stride, &ends, &records)
+    sort_buckets(rows, &cut, form, &ends, &records)
 }
 
 /// Finds the cells of the rows of a part, some at a time.
@@ -348,16 +369,16 @@ impl<'a, L: Scalar> Bins<'a, L> {
 fn sort_buckets<L: Scalar>(
     rows: &Rows,
     cut: &Cut,
-    stride: usize,
+    form: Form,
     ends: &[u32],
     records: &[L],
 ) -> Result<Sorted<L>> {
     // Buckets share pages, and threads would clear the same one.
-    let mut coords = Buffer::faulted_in(stride * rows.dim)?;
+    let mut coords = Buffer::faulted_in(form.elements(rows.len, rows.dim))?;
     let mut ids = Buffer::<u32>::faulted_in(rows.len + SLACK)?;
     let mut starts = Buffer::<u32>::faulted_in(rows.cells + 1)?;
     starts[rows.cells] = rows.len as u32;
-    let to = Columns { coords: RowWriter::new(&mut coords), stride };
+    let to = Target { coords: RowWriter::new(&mut coords), form };
     let buckets = buckets(cut, ends, &mut starts[..rows.cells], &mut ids)?;
     buckets.into_par_iter().try_for_each_init(Vec::new, |next, mut bucket| -> Result<()> {
         let first = bucket.first as usize * cut.width;
@@ -370,9 +391,9 @@ fn sort_buckets<L: Scalar>(
 }
 
 /// Where coordinates go.
-struct Columns<'a, L> {
+struct Target<'a, L> {
     coords: RowWriter<'a, L>,
-    stride: usize,
+    form: Form,
 }
 
 /// Some consecutive cells, and what will be known of their rows.
@@ -434,7 +455,7 @@ impl Bucket<'_> {
     }
 
     /// Writes the coordinates and rows of the records that [`Bucket::order`] has found.
-    fn write<L: Scalar>(&mut self, records: &[L], width: usize, to: &Columns<'_, L>) {
+    fn write<L: Scalar>(&mut self, records: &[L], width: usize, to: &Target<'_, L>) {
         let write = match width {
             2 => write_records::<L, 2>,
             3 => write_records::<L, 3>,
@@ -500,16 +521,20 @@ fn write_records<L: Scalar, const W: usize>(
     width: usize,
     ids: &mut [u32],
     first: usize,
-    to: &Columns<'_, L>,
+    to: &Target<'_, L>,
 ) {
     let width = if W == 0 { width } else { W };
     let dim = width - TAIL / size_of::<L>();
     let (words, per_record) = (words(records), width * size_of::<L>() / size_of::<u32>());
     for (id, position) in ids.iter_mut().zip(first..) {
         let record = &records[*id as usize * width..][..width];
+        let (first, step) = match to.form {
+            Form::Columns { stride } => (position, stride),
+            Form::Leaves => (position / FAN * FAN * dim + position % FAN, FAN),
+        };
         for (j, &x) in record[..dim].iter().enumerate() {
             // SAFETY: the positions of these ids are nobody else's, and each is passed once.
-            unsafe { to.coords.write_short(j * to.stride + position, &[x]) };
+            unsafe { to.coords.write_short(first + j * step, &[x]) };
         }
         *id = words[(*id as usize + 1) * per_record - TAIL / size_of::<u32>()];
     }
@@ -545,7 +570,13 @@ mod tests {
         let rows = Rows { len, cells, dim, width: size_of::<L>() };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let (sorted, (ids, starts)) = pool.install(|| {
-            let sorted = sort(&rows, stride, fill_cells, fill_records).unwrap();
+            let form = Form::Columns { stride };
+            let sorted = sort(&rows, form, fill_cells, fill_records).unwrap();
+            let leaves = sort(&rows, Form::Leaves, fill_cells, fill_records).unwrap();
+            for (position, j) in (0..len).flat_map(|at| (0..dim).map(move |j| (at, j))) {
+                let in_leaf = leaves.coords[(position / 16 * dim + j) * 16 + position % 16];
+                assert_eq!(in_leaf, sorted.coords[j * stride + position]);
+            }
             (sorted, order(len, cells, fill_cells).unwrap())
         });
         let what = format!("{len} rows, {cells} cells, {dim} × {}, {threads} threads", L::NAME);

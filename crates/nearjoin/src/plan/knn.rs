@@ -136,19 +136,21 @@ pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize)
     let points = summary.right + if summary.is_self { 0 } else { summary.left };
     let point = dim * width;
     let order = match strategy {
-        // Beside the cells of the points: where each cell begins, and per thread how many it
-        // has and which leaves it saw; the coordinates of up to as many slices, in eight parts.
-        Strategy::Grid => 4 + 1 + threads.min(32).div_ceil(4) + threads.div_ceil(32) + 2 * width,
-        Strategy::Brute => dim * size_of::<f32>(),
-        _ => tree::order_bytes(dim, width, points).0,
-    };
-    let work = match strategy {
-        Strategy::Grid | Strategy::Brute => 0,
-        _ => threads * tree::order_bytes(dim, width, points).1,
+        // Where each cell begins, and which leaves each thread saw. The coordinates of up to as many
+        // slices as there are cells, in eight parts, come after the sort.
+        Strategy::Grid => {
+            let sorting = rings::order_bytes(points, dim, width, threads);
+            points * (1 + threads.div_ceil(32)) + sorting.max(points * 2 * width)
+        }
+        Strategy::Brute => points * dim * size_of::<f32>(),
+        _ => {
+            let (of_point, of_thread) = tree::order_bytes(dim, width, points);
+            points * of_point + threads * of_thread
+        }
     };
     // Every level of boxes has up to two blocks of 16 more than it needs, on both sides.
     let padding = 2 * 8 * 2 * 32 * point as u64;
-    points as u64 * (point + point / 7 + 2 + 4 + order) as u64 + padding + work as u64
+    points as u64 * (point + point / 7 + 2 + 4) as u64 + padding + order as u64
 }
 
 #[cfg(test)]

@@ -58,8 +58,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 (Finding::Sieve(sieve), leaves)
             }
             Strategy::Grid => {
-                let (rings, ids) = Rings::new(right, &own_extents)?;
-                (Finding::Rings(rings), Leaves::new(right, ids)?)
+                let (rings, leaves) = Rings::new(right, &own_extents)?;
+                (Finding::Rings(rings), leaves)
             }
             _ => (Finding::Tree, tree::leaves(right, &own_extents)?),
         };
@@ -133,7 +133,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 fn arrange<T: Scalar>(points: Points<'_, T>, strategy: Strategy) -> Result<Leaves<T>> {
     match strategy {
         Strategy::Brute => Leaves::new(points, order::identity(points.len())?),
-        Strategy::Grid => Leaves::new(points, rings::sort(points, &extents(points))?),
+        Strategy::Grid => rings::leaves(points, &extents(points)),
         _ => tree::leaves(points, &extents(points)),
     }
 }
