@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 
+use super::boxes::FAN;
 use super::layout::SLACK;
 use crate::error::Result;
 use crate::memory::{Buffer, RowWriter, as_atomic_u32, reserve, with_capacity};
@@ -38,13 +39,16 @@ const LEAST_ROWS: usize = 1024;
 const SHARES: usize = 4;
 /// Rows whose cells are found at a time.
 const STRETCH: usize = 1024;
+/// Cells whose places are found at a time.
+const CELLS: usize = 1 << 13;
 /// A bucket of more rows is shared by threads.
 const CROWDED: usize = 1 << 15;
 /// Bytes of records up to which there are no buckets, ...
 const SMALL: usize = 4 << 20;
 /// ... and where all threads can do without: from about here on rows that are looked up in the
-/// input are seldom in a cache.
-const SMALL_FOR_ALL: usize = 32 << 20;
+/// input are seldom in a cache of one's own. Three times as many take twice as long to look up as
+/// records to move, on a processor with 32 MiB that all cores share.
+const SMALL_FOR_ALL: usize = 8 << 20;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes of a row number and a cell.
@@ -58,6 +62,25 @@ pub(crate) struct Sorted<L> {
     pub(crate) ids: Buffer<u32>,
     /// Where each cell begins, and the end.
     pub(crate) starts: Buffer<u32>,
+}
+
+/// How the coordinates of sorted rows are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// A column per dimension; so many elements from one to the next.
+    Columns { stride: usize },
+    /// Leaf after leaf, in each a column of 16 per dimension.
+    Leaves,
+}
+
+impl Form {
+    /// Elements of so many rows.
+    fn elements(self, len: usize, dim: usize) -> usize {
+        match self {
+            Form::Columns { stride } => stride * dim,
+            Form::Leaves => len.next_multiple_of(FAN) * dim,
+        }
+    }
 }
 
 /// What is sorted.
@@ -167,14 +190,15 @@ pub(crate) fn order(
 ) -> Result<(Buffer<u32>, Buffer<u32>)> {
     let rows = Rows::bare(len, cells);
     if !rows.are_few(rayon::current_num_threads()) {
-        let sorted = sort::<f32>(&rows, 0, fill_cells, |_, _, _| ())?;
+        let form = Form::Columns { stride: 0 };
+        let sorted = sort::<f32>(&rows, form, fill_cells, |_, _, _| ())?;
         return Ok((sorted.ids, sorted.starts));
     }
-    let mut cell_of = Buffer::<u32>::zeroed(len)?;
+    let mut cell_of = Buffer::<u32>::faulted_in(len)?;
     let stretches = cell_of.par_chunks_mut(STRETCH).enumerate();
     stretches.for_each(|(at, cells)| fill_cells(at * STRETCH, cells));
-    let mut ids = Buffer::<u32>::zeroed(len + SLACK)?;
-    let mut starts = Buffer::<u32>::zeroed(cells + 1)?;
+    let mut ids = Buffer::<u32>::faulted_in(len + SLACK)?;
+    let mut starts = Buffer::<u32>::faulted_in(cells + 1)?;
     starts[cells] = len as u32;
     let (starts_of, ids_of) = (&mut starts[..cells], &mut ids[..len]);
     // The number of a record is its row here.
@@ -186,12 +210,12 @@ pub(crate) fn order(
     Ok((ids, starts))
 }
 
-/// Sorts rows by their cells, with their coordinates; `stride` is from one column of them to the
-/// next. `fill_cells` tells the cells of some rows from a given one on. `fill_records` writes the
-/// coordinates of such rows to the front of their records, which have the given width.
+/// Sorts rows by their cells, with their coordinates, which are laid out in a form. `fill_cells`
+/// tells the cells of some rows from a given one on. `fill_records` writes the coordinates of such
+/// rows to the front of their records, which have the given width.
 pub(crate) fn sort<L: Scalar>(
     rows: &Rows,
-    stride: usize,
+    form: Form,
     fill_cells: impl Fn(usize, &mut [u32]) + Sync,
     fill_records: impl Fn(usize, &mut [L], usize) + Sync,
 ) -> Result<Sorted<L>> {
@@ -214,7 +238,7 @@ pub(crate) fn sort<L: Scalar>(
         Ok(())
     };
     counts.into_par_iter().enumerate().try_for_each(move_part)?;
-    sort_buckets(rows, &cut, stride, &ends, &records)
+    sort_buckets(rows, &cut, form, &ends, &records)
 }
 
 /// Finds the cells of the rows of a part, some at a time.
@@ -346,15 +370,16 @@ impl<'a, L: Scalar> Bins<'a, L> {
 fn sort_buckets<L: Scalar>(
     rows: &Rows,
     cut: &Cut,
-    stride: usize,
+    form: Form,
     ends: &[u32],
     records: &[L],
 ) -> Result<Sorted<L>> {
-    let mut coords = Buffer::zeroed(stride * rows.dim)?;
-    let mut ids = Buffer::<u32>::zeroed(rows.len + SLACK)?;
-    let mut starts = Buffer::<u32>::zeroed(rows.cells + 1)?;
+    // Buckets share pages, and threads would clear the same one.
+    let mut coords = Buffer::faulted_in(form.elements(rows.len, rows.dim))?;
+    let mut ids = Buffer::<u32>::faulted_in(rows.len + SLACK)?;
+    let mut starts = Buffer::<u32>::faulted_in(rows.cells + 1)?;
     starts[rows.cells] = rows.len as u32;
-    let to = Columns { coords: RowWriter::new(&mut coords), stride };
+    let to = Target { coords: RowWriter::new(&mut coords), form };
     let buckets = buckets(cut, ends, &mut starts[..rows.cells], &mut ids)?;
     buckets.into_par_iter().try_for_each_init(Vec::new, |next, mut bucket| -> Result<()> {
         let first = bucket.first as usize * cut.width;
@@ -367,9 +392,9 @@ fn sort_buckets<L: Scalar>(
 }
 
 /// Where coordinates go.
-struct Columns<'a, L> {
+struct Target<'a, L> {
     coords: RowWriter<'a, L>,
-    stride: usize,
+    form: Form,
 }
 
 /// Some consecutive cells, and what will be known of their rows.
@@ -417,13 +442,7 @@ impl Bucket<'_> {
                 counts[(cell - first_cell) as usize] += 1;
             }
         });
-        let mut end = 0;
-        for (cell, start) in self.starts.iter_mut().enumerate() {
-            *start = self.first + end;
-            for part in next.iter_mut().skip(cell).step_by(cells) {
-                end += core::mem::replace(part, end);
-            }
-        }
+        places_of_cells(self.first, self.starts, next);
         let to = as_atomic_u32(self.ids);
         let parts = records.par_chunks(part * width).zip(next.par_chunks_mut(cells.max(1)));
         parts.enumerate().for_each(|(at, (records, next))| {
@@ -437,7 +456,7 @@ impl Bucket<'_> {
     }
 
     /// Writes the coordinates and rows of the records that [`Bucket::order`] has found.
-    fn write<L: Scalar>(&mut self, records: &[L], width: usize, to: &Columns<'_, L>) {
+    fn write<L: Scalar>(&mut self, records: &[L], width: usize, to: &Target<'_, L>) {
         let write = match width {
             2 => write_records::<L, 2>,
             3 => write_records::<L, 3>,
@@ -450,6 +469,37 @@ impl Bucket<'_> {
         let pieces = self.ids.par_chunks_mut(CROWDED).enumerate();
         pieces.for_each(|(piece, ids)| write(records, width, ids, first + piece * CROWDED, to));
     }
+}
+
+/// Turns how many rows of each cell every part has, part after part, into the place of the first of
+/// them: cell by cell, and within a cell part by part. `starts` gets those of the cells, behind
+/// `first`.
+fn places_of_cells(first: u32, starts: &mut [u32], counts: &mut [u32]) {
+    let cells = starts.len();
+    // Stretches of cells have counts all over the array, and each its own.
+    let counts = as_atomic_u32(counts);
+    let stretch = |at: usize| at * CELLS..cells.min((at + 1) * CELLS);
+    let rows = |at: usize| -> u32 {
+        let parts = counts.chunks_exact(cells.max(1));
+        parts.flat_map(|part| &part[stretch(at)]).map(|count| count.load(Relaxed)).sum()
+    };
+    let stretches = cells.div_ceil(CELLS);
+    let mut ends: Vec<u32> = match stretches {
+        0 | 1 => vec![0; stretches],
+        _ => (0..stretches).into_par_iter().map(rows).collect(),
+    };
+    ends.iter_mut().fold(0, |end, rows| end + core::mem::replace(rows, end));
+    let stretches = starts.par_chunks_mut(CELLS).zip(ends).enumerate();
+    stretches.for_each(|(at, (starts, mut end))| {
+        for (cell, start) in stretch(at).zip(starts) {
+            *start = first + end;
+            for count in counts.iter().skip(cell).step_by(cells) {
+                let rows = count.load(Relaxed);
+                count.store(end, Relaxed);
+                end += rows;
+            }
+        }
+    });
 }
 
 /// The words of records.
@@ -472,16 +522,20 @@ fn write_records<L: Scalar, const W: usize>(
     width: usize,
     ids: &mut [u32],
     first: usize,
-    to: &Columns<'_, L>,
+    to: &Target<'_, L>,
 ) {
     let width = if W == 0 { width } else { W };
     let dim = width - TAIL / size_of::<L>();
     let (words, per_record) = (words(records), width * size_of::<L>() / size_of::<u32>());
     for (id, position) in ids.iter_mut().zip(first..) {
         let record = &records[*id as usize * width..][..width];
+        let (first, step) = match to.form {
+            Form::Columns { stride } => (position, stride),
+            Form::Leaves => (position / FAN * FAN * dim + position % FAN, FAN),
+        };
         for (j, &x) in record[..dim].iter().enumerate() {
             // SAFETY: the positions of these ids are nobody else's, and each is passed once.
-            unsafe { to.coords.write_short(j * to.stride + position, &[x]) };
+            unsafe { to.coords.write_short(first + j * step, &[x]) };
         }
         *id = words[(*id as usize + 1) * per_record - TAIL / size_of::<u32>()];
     }
@@ -517,7 +571,13 @@ mod tests {
         let rows = Rows { len, cells, dim, width: size_of::<L>() };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let (sorted, (ids, starts)) = pool.install(|| {
-            let sorted = sort(&rows, stride, fill_cells, fill_records).unwrap();
+            let form = Form::Columns { stride };
+            let sorted = sort(&rows, form, fill_cells, fill_records).unwrap();
+            let leaves = sort(&rows, Form::Leaves, fill_cells, fill_records).unwrap();
+            for (position, j) in (0..len).flat_map(|at| (0..dim).map(move |j| (at, j))) {
+                let in_leaf = leaves.coords[(position / 16 * dim + j) * 16 + position % 16];
+                assert_eq!(in_leaf, sorted.coords[j * stride + position]);
+            }
             (sorted, order(len, cells, fill_cells).unwrap())
         });
         let what = format!("{len} rows, {cells} cells, {dim} × {}, {threads} threads", L::NAME);

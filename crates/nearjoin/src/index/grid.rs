@@ -112,7 +112,8 @@ impl<'a, T: Scalar> Side<'a, T> {
         rows.push(len as u32);
         let mut starts = firsts(&sorted, |key| key)?;
         let mut cells = with_capacity(starts.len())?;
-        cells.extend(starts.iter().map(|&start| sorted.key(start as usize)));
+        let keys = starts.par_iter().with_min_len(1 << 13).map(|&start| sorted.key(start as usize));
+        keys.collect_into_vec(&mut cells);
         starts.push(len as u32);
         let ids = sorted.ids()?;
         drop(sorted);

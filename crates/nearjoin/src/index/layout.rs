@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::Run;
 use super::boxes::{BoxOf, Boxes, FAN};
-use super::cell_sort::{self, Rows, Sorted};
+use super::cell_sort::{self, Form, Rows, Sorted};
 use super::cells::Shape;
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -230,7 +230,8 @@ fn arrange<T: Scalar, L: Scalar>(
             };
             let rows = Rows { len, cells, dim, width: size_of::<L>() };
             if moves_records(&rows, rayon::current_num_threads()) {
-                return cell_sort::sort(&rows, stride, fill_cells, |first, records, width| {
+                let form = Form::Columns { stride };
+                return cell_sort::sort(&rows, form, fill_cells, |first, records, width| {
                     fill_records(&data[first * dim..], dim, records, width, &convert);
                 });
             }
@@ -242,7 +243,7 @@ fn arrange<T: Scalar, L: Scalar>(
 }
 
 /// Writes the converted coordinates of the first rows of `data` to the front of records.
-fn fill_records<T: Scalar, L: Scalar>(
+pub(super) fn fill_records<T: Scalar, L: Scalar>(
     data: &[T],
     dim: usize,
     records: &mut [L],
@@ -264,7 +265,7 @@ fn gather<T: Scalar, L: Scalar>(
     stride: usize,
     convert: impl Fn(usize, T) -> L + Sync,
 ) -> Result<Buffer<L>> {
-    let mut coords = Buffer::zeroed(stride * points.dimension())?;
+    let mut coords = Buffer::faulted_in(stride * points.dimension())?;
     let tasks = column_chunks(&mut coords, stride, ids.len()).into_par_iter();
     tasks.zip(ids.par_chunks(CHUNK)).for_each(|(mut columns, ids)| {
         for (at, &id) in ids.iter().enumerate() {

@@ -33,7 +33,7 @@ impl<T: Scalar> Leaves<T> {
     /// Puts points in order: `ids` are their rows, padded to whole leaves at least.
     pub(crate) fn new(points: Points<'_, T>, ids: Buffer<u32>) -> Result<Self> {
         let (len, dim) = (points.len(), points.dimension());
-        let mut coords = Buffer::zeroed(len.next_multiple_of(FAN) * dim)?;
+        let mut coords = Buffer::faulted_in(len.next_multiple_of(FAN) * dim)?;
         let chunks = coords.par_chunks_mut(CHUNK * FAN * dim);
         chunks.zip(ids[..len].par_chunks(CHUNK * FAN)).for_each(|(coords, ids)| {
             for (leaf, ids) in coords.chunks_exact_mut(FAN * dim).zip(ids.chunks(FAN)) {
@@ -44,6 +44,12 @@ impl<T: Scalar> Leaves<T> {
                 }
             }
         });
+        Self::of(points, coords, ids)
+    }
+
+    /// The same with the coordinates of all leaves, in that order.
+    pub(crate) fn of(points: Points<'_, T>, coords: Buffer<T>, ids: Buffer<u32>) -> Result<Self> {
+        let (len, dim) = (points.len(), points.dimension());
         let boxes = Boxes::new(len, dim, |j, points| {
             let first = points.start as usize * dim + j * FAN;
             extent(&coords[first..first + points.len()])

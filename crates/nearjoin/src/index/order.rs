@@ -5,7 +5,7 @@ use rdst::{RadixKey, RadixSort};
 
 use super::layout::SLACK;
 use crate::error::Result;
-use crate::memory::{Buffer, check_room, zeros};
+use crate::memory::{Buffer, check_room};
 
 /// Bits that number `len` points.
 pub(crate) fn id_bits(len: usize) -> u32 {
@@ -15,7 +15,7 @@ pub(crate) fn id_bits(len: usize) -> u32 {
 /// Codes with the row number in their low bits, so that no two are equal and every
 /// sort gives the same order.
 pub(crate) struct Sorted {
-    codes: Vec<u64>,
+    codes: Buffer<u64>,
     id_bits: u32,
 }
 
@@ -23,7 +23,7 @@ impl Sorted {
     /// Sorts the rows `0..len` by `key`, whose values must fit `64 − id_bits(len)` bits.
     pub(crate) fn by_key(len: usize, key: impl Fn(usize) -> u64 + Sync) -> Result<Self> {
         let id_bits = id_bits(len);
-        let mut codes = zeros(len)?;
+        let mut codes = Buffer::<u64>::faulted_in(len)?;
         codes.par_iter_mut().enumerate().with_min_len(4096).for_each(|(row, code)| {
             *code = key(row) << id_bits | row as u64;
         });

@@ -17,8 +17,11 @@
 
 use rayon::prelude::*;
 
+use super::cell_sort::{self, Form, Rows, Sorted};
 use super::grid::{Axis, Shape};
-use super::{BoxOf, Run, cell_sort};
+use super::layout::{fill_records, moves_records};
+use super::leaves::Leaves;
+use super::{BoxOf, Run};
 use crate::error::Result;
 use crate::memory::{Buffer, check_room};
 use crate::points::Points;
@@ -28,8 +31,10 @@ use crate::scalar::Scalar;
 pub(crate) const AXES: usize = 3;
 /// Points in a cell, on average.
 pub(crate) const PER_CELL: usize = 16;
-/// Parts of the points that are looked at side by side for the coordinates of the slices.
+/// Parts of the points that are looked at side by side for the coordinates of the slices: so many,
+/// and more where that takes no more room than it may, with one slice for every cell.
 const PARTS: usize = 8;
+const MOST_PARTS: usize = 64;
 
 /// A grid over the right points. It has [`AXES`] axes, the last along the rows; those that
 /// there are not, or in which the points do not spread, come first and have one cell.
@@ -63,17 +68,14 @@ impl Window {
 }
 
 impl<T: Scalar> Rings<T> {
-    /// A grid over points with these extents, and the rows in its order, padded.
-    pub(crate) fn new(
-        points: Points<'_, T>,
-        extents: &[(f64, f64)],
-    ) -> Result<(Self, Buffer<u32>)> {
+    /// A grid over points with these extents, and the points in its order.
+    pub(crate) fn new(points: Points<'_, T>, extents: &[(f64, f64)]) -> Result<(Self, Leaves<T>)> {
         let shape = shape(points.len(), extents);
-        let (ids, starts) = sort_by(points, &shape)?;
+        let (leaves, starts) = sort_by(points, &shape)?;
         let mut axes = [Axis::new(0, 0.0, 1.0, 1); AXES];
         axes[AXES - shape.axes.len()..].copy_from_slice(&shape.axes);
         let [a, b, c] = axes.map(|axis| Slices::new(points, axis));
-        Ok((Rings { slices: [a?, b?, c?], starts }, ids))
+        Ok((Rings { slices: [a?, b?, c?], starts }, leaves))
     }
 
     /// The cells that a box lies in. What is beyond the grid belongs to the cells at its end.
@@ -141,14 +143,16 @@ impl<T: Scalar> Slices<T> {
             return Ok(Slices { axis, below: Vec::new(), above: Vec::new() });
         }
         // Those of every part, and of all.
-        check_room::<(T, T)>((PARTS.min(rayon::current_num_threads()) + 1) * count)?;
+        let room = PARTS * (points.len() / PER_CELL) / count;
+        let parts = room.clamp(PARTS, MOST_PARTS).min(4 * rayon::current_num_threads());
+        check_room::<(T, T)>((parts + 1) * count)?;
         let none = || vec![(T::INFINITY, T::NEG_INFINITY); count];
         let join = |slice: &mut (T, T), (lo, hi): (T, T)| {
             slice.0 = if lo < slice.0 { lo } else { slice.0 };
             slice.1 = if hi > slice.1 { hi } else { slice.1 };
         };
         let dim = points.dimension();
-        let part = points.len().div_ceil(PARTS.min(rayon::current_num_threads())).max(1);
+        let part = points.len().div_ceil(parts).max(1);
         let slices = points
             .as_slice()
             .par_chunks(part * dim)
@@ -179,25 +183,47 @@ impl<T: Scalar> Slices<T> {
     }
 }
 
-/// The rows in the order of a grid over them, padded.
-pub(crate) fn sort<T: Scalar>(
+/// The points in the order of a grid over them.
+pub(crate) fn leaves<T: Scalar>(
     points: Points<'_, T>,
     extents: &[(f64, f64)],
-) -> Result<Buffer<u32>> {
-    sort_by(points, &shape(points.len(), extents)).map(|(ids, _)| ids)
+) -> Result<Leaves<T>> {
+    sort_by(points, &shape(points.len(), extents)).map(|(leaves, _)| leaves)
 }
 
-/// The rows in the order of the cells, padded, and where each cell begins.
-fn sort_by<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<(Buffer<u32>, Buffer<u32>)> {
+/// Bytes that finding the order of a grid takes beside the points in order and where cells begin.
+pub(crate) fn order_bytes(points: usize, dim: usize, width: usize, threads: usize) -> usize {
+    let rows = Rows { len: points, cells: points / PER_CELL, dim, width };
+    match moves_records(&rows, threads) {
+        // Of two sets, one may be few.
+        true => rows.sort_bytes(threads).max(rows.order_bytes(threads)),
+        false => rows.order_bytes(threads),
+    }
+}
+
+/// The points in the order of the cells, and where each cell begins.
+fn sort_by<T: Scalar>(points: Points<'_, T>, shape: &Shape) -> Result<(Leaves<T>, Buffer<u32>)> {
     let (data, dim) = (points.as_slice(), points.dimension());
     let along = shape.along() as usize;
-    cell_sort::order(points.len(), shape.cells() as usize, |first, cells| {
+    let fill_cells = |first: usize, cells: &mut [u32]| {
         shape.fill_cells(&data[first * dim..], dim, cells);
         for cell in cells {
             let (row, at) = (*cell as usize / along, *cell as usize % along);
             *cell = (row * along + turn(row, at, along)) as u32;
         }
-    })
+    };
+    let cells = shape.cells() as usize;
+    let rows = Rows { len: points.len(), cells, dim, width: size_of::<T>() };
+    if moves_records(&rows, rayon::current_num_threads()) {
+        let fill = |first: usize, records: &mut [T], width: usize| {
+            fill_records(&data[first * dim..], dim, records, width, |_, x| x);
+        };
+        let Sorted { coords, ids, starts } =
+            cell_sort::sort(&rows, Form::Leaves, fill_cells, fill)?;
+        return Ok((Leaves::of(points, coords, ids)?, starts));
+    }
+    let (ids, starts) = cell_sort::order(points.len(), cells, fill_cells)?;
+    Ok((Leaves::new(points, ids)?, starts))
 }
 
 /// Where in the order of a row of cells one of them stands; and the other way round.
@@ -275,8 +301,9 @@ mod tests {
         ] {
             let data = scattered(len, scale);
             let points = Points::new(&data, scale.len()).unwrap();
-            let (rings, ids) = Rings::new(points, &extents(points)).unwrap();
-            let mut rows = ids[..len].to_vec();
+            let (rings, leaves) = Rings::new(points, &extents(points)).unwrap();
+            let ids = leaves.ids();
+            let mut rows = ids.to_vec();
             rows.sort_unstable();
             assert_eq!(rows, (0..len as u32).collect::<Vec<_>>());
             let counts: [u32; AXES] = core::array::from_fn(|axis| rings.count(axis));

@@ -3,7 +3,7 @@
 use super::choose::{Alternative, Detail, sort};
 use super::estimate::{Cost, Sharing, ball};
 use super::index_cost;
-use crate::index::rings;
+use crate::index::{rings, tree};
 use crate::options::Strategy;
 use crate::summary::{Pruning, Summary};
 
@@ -129,22 +129,28 @@ pub(super) fn search_bytes(summary: &Summary, k: usize, strategy: Strategy, thre
 }
 
 /// Bytes that the index takes while it is built: the points in order with their boxes and ids; while
-/// they are sorted a record for each, or its cell and the counts of the cells; or all of them as
-/// `f32`.
+/// they are sorted a record for each and the keys of some, or its cell and the counts of the cells; or
+/// all of them as `f32`.
 pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize) -> u64 {
     let Summary { dim, width, .. } = *summary;
     let points = summary.right + if summary.is_self { 0 } else { summary.left };
     let point = dim * width;
     let order = match strategy {
-        // Beside the cells of the points: where each cell begins, and per thread how many it
-        // has and which leaves it saw; the coordinates of up to as many slices, in eight parts.
-        Strategy::Grid => 4 + 1 + threads.min(32).div_ceil(4) + threads.div_ceil(32) + 2 * width,
-        Strategy::Brute => dim * size_of::<f32>(),
-        _ => (dim.min(8) * width + 4).next_multiple_of(width),
+        // Where each cell begins, and which leaves each thread saw. The coordinates of up to as many
+        // slices as there are cells, in eight parts, come after the sort.
+        Strategy::Grid => {
+            let sorting = rings::order_bytes(points, dim, width, threads);
+            points * (1 + threads.div_ceil(32)) + sorting.max(points * 2 * width)
+        }
+        Strategy::Brute => points * dim * size_of::<f32>(),
+        _ => {
+            let (of_point, of_thread) = tree::order_bytes(dim, width, points);
+            points * of_point + threads * of_thread
+        }
     };
     // Every level of boxes has up to two blocks of 16 more than it needs, on both sides.
     let padding = 2 * 8 * 2 * 32 * point as u64;
-    points as u64 * (point + point / 7 + 2 + 4 + order) as u64 + padding
+    points as u64 * (point + point / 7 + 2 + 4) as u64 + padding + order as u64
 }
 
 #[cfg(test)]

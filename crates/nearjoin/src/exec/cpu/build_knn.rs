@@ -58,10 +58,10 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 (Finding::Sieve(sieve), leaves)
             }
             Strategy::Grid => {
-                let (rings, ids) = Rings::new(right, &own_extents)?;
-                (Finding::Rings(rings), Leaves::new(right, ids)?)
+                let (rings, leaves) = Rings::new(right, &own_extents)?;
+                (Finding::Rings(rings), leaves)
             }
-            _ => (Finding::Tree, Leaves::new(right, tree::sort(right, &own_extents)?)?),
+            _ => (Finding::Tree, tree::leaves(right, &own_extents)?),
         };
         let left_leaves = setup.right.map(|_| arrange(left, strategy)).transpose()?;
         // Nobody finds more than there are: the sink pads.
@@ -131,10 +131,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 /// Puts points that ask in an order of their own: blocks are then compact, however many the
 /// others are.
 fn arrange<T: Scalar>(points: Points<'_, T>, strategy: Strategy) -> Result<Leaves<T>> {
-    let ids = match strategy {
-        Strategy::Brute => order::identity(points.len()),
-        Strategy::Grid => rings::sort(points, &extents(points)),
-        _ => tree::sort(points, &extents(points)),
-    };
-    Leaves::new(points, ids?)
+    match strategy {
+        Strategy::Brute => Leaves::new(points, order::identity(points.len())?),
+        Strategy::Grid => rings::leaves(points, &extents(points)),
+        _ => tree::leaves(points, &extents(points)),
+    }
 }
