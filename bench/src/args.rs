@@ -46,11 +46,12 @@ sections of the KNN-join on a GPU
 
 options
   --cases a,b,c     (default: all of the join)
-                    ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
+                    ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered,
+                    sphere3, places3, embedding64
                     KNN-join: uniform2-k8, uniform2-k32, uniform4-k8, exponential4-k8,
-                    uniform6-k8, clustered-k8, uniform64-k10, and for --adversarial and
-                    --memory equal2-k8, duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8,
-                    lattice6-k8
+                    uniform6-k8, clustered-k8, uniform64-k10, sphere3-k8, places3-k8,
+                    embedding64-k10, and for --adversarial and --memory equal2-k8,
+                    duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8, lattice6-k8
                     --gpu: uniform2, uniform2-dense, uniform3, uniform4, uniform6,
                     exponential2, exponential6
                     --gpu-papers: Syn2D2M to Syn6D2M, Syn2D10M to Syn6D10M, Expo2D2M to
@@ -64,9 +65,9 @@ options
                     places3-k8, few3-k8
                     --knn-papers: Unif2D, Unif4D, Unif6D, Expo2D, Expo4D, Expo6D
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
-                    them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
-                    the sections of a GPU in proportion, but --knn-papers 2 for each of them
-                    in place of 1e7).
+                    them, those in 64 dimensions 1 for every 20, the adversarial cases 1 for
+                    every 4, the sections of a GPU in proportion, but --knn-papers 2 for each
+                    of them in place of 1e7).
                     ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
                     KNN-join of which they take over a minute, and 2 for --knn-papers
