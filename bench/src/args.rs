@@ -11,7 +11,7 @@ use crate::workload::{Ask, Case, Nearest, Within};
 pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
-usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
+usage: nearjoin-bench [--knn] [--compare] [--scaling] [--cores] [--adversarial] [--memory] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
        nearjoin-bench [--gpu-knn] [--knn-papers] [options]
 
@@ -23,6 +23,9 @@ sections (default: --compare)
   --compare         every engine on the chosen cases
   --scaling         ε-join: nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to
                     10⁷ points; with --points N, up to N
+  --cores           nearjoin on the cases of the ε-join with 1, 2, 4, … threads: seconds,
+                    speed-up, and the shares of plan and index; a count, a CSR, a sorted CSR
+                    and the 8 nearest
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
@@ -106,6 +109,7 @@ impl Join {
 pub(crate) enum Section {
     Compare,
     Scaling,
+    Cores,
     Adversarial,
     Memory,
     Gpu,
@@ -121,8 +125,8 @@ pub(crate) enum Section {
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Adversarial, Compare, Memory, Scaling};
-        !matches!(self, Compare | Scaling | Adversarial | Memory)
+        use Section::{Adversarial, Compare, Cores, Memory, Scaling};
+        !matches!(self, Compare | Scaling | Cores | Adversarial | Memory)
     }
 }
 
@@ -246,6 +250,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--knn" => options.join = Join::Knn,
             "--compare" => options.sections.push(Section::Compare),
             "--scaling" => options.sections.push(Section::Scaling),
+            "--cores" => options.sections.push(Section::Cores),
             "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
             "--gpu" => options.sections.push(Section::Gpu),
@@ -296,13 +301,19 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.cases.is_empty() {
         options.cases = known.into_iter().map(String::from).collect();
     }
-    let (foreign, other) = match options.join {
-        Join::Eps => (Section::Adversarial, "--adversarial is for --knn"),
-        Join::Knn => (Section::Scaling, "--scaling is for the ε-join, not for --knn"),
+    let foreign: &[(Section, &str)] = match options.join {
+        Join::Eps => &[(Section::Adversarial, "--adversarial is for --knn")],
+        Join::Knn => &[
+            (Section::Scaling, "--scaling is for the ε-join, not for --knn"),
+            (
+                Section::Cores,
+                "--cores has the nearest too, and the cases of the ε-join: leave --knn out",
+            ),
+        ],
     };
-    match options.sections.contains(&foreign) {
-        true => Err(other.into()),
-        false => Ok(options),
+    match foreign.iter().find(|(section, _)| options.sections.contains(section)) {
+        Some(&(_, why)) => Err(why.into()),
+        None => Ok(options),
     }
 }
 
@@ -405,6 +416,7 @@ mod tests {
             "--cases uniform2-k8",
             "--knn --once uniform2",
             "--knn --scaling",
+            "--knn --cores",
             "--adversarial",
             "--gpu --memory",
             "--gpu --knn",
