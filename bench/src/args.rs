@@ -11,7 +11,7 @@ use crate::workload::{Ask, Case, Nearest, Within};
 pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
-usage: nearjoin-bench [--knn] [--compare] [--scaling] [--adversarial] [--memory] [options]
+usage: nearjoin-bench [--knn] [--compare] [--scaling] [--cores] [--adversarial] [--memory] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
        nearjoin-bench [--gpu-knn] [--knn-papers] [options]
 
@@ -23,6 +23,9 @@ sections (default: --compare)
   --compare         every engine on the chosen cases
   --scaling         ε-join: nearjoin on uniform 2-D points with 25 neighbours each, 10⁵ to
                     10⁷ points; with --points N, up to N
+  --cores           nearjoin on the cases of the ε-join with 1, 2, 4, … threads: seconds,
+                    speed-up, and the shares of plan and index; a count, a CSR, a sorted CSR
+                    and the 8 nearest
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
@@ -46,11 +49,12 @@ sections of the KNN-join on a GPU
 
 options
   --cases a,b,c     (default: all of the join)
-                    ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered
+                    ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered,
+                    sphere3, places3, embedding64
                     KNN-join: uniform2-k8, uniform2-k32, uniform4-k8, exponential4-k8,
-                    uniform6-k8, clustered-k8, uniform64-k10, and for --adversarial and
-                    --memory equal2-k8, duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8,
-                    lattice6-k8
+                    uniform6-k8, clustered-k8, uniform64-k10, sphere3-k8, places3-k8,
+                    embedding64-k10, and for --adversarial and --memory equal2-k8,
+                    duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8, lattice6-k8
                     --gpu: uniform2, uniform2-dense, uniform3, uniform4, uniform6,
                     exponential2, exponential6
                     --gpu-papers: Syn2D2M to Syn6D2M, Syn2D10M to Syn6D10M, Expo2D2M to
@@ -64,9 +68,9 @@ options
                     places3-k8, few3-k8
                     --knn-papers: Unif2D, Unif4D, Unif6D, Expo2D, Expo4D, Expo6D
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
-                    them, uniform64-k10 1 for every 20, the adversarial cases 1 for every 4,
-                    the sections of a GPU in proportion, but --knn-papers 2 for each of them
-                    in place of 1e7).
+                    them, those in 64 dimensions 1 for every 20, the adversarial cases 1 for
+                    every 4, the sections of a GPU in proportion, but --knn-papers 2 for each
+                    of them in place of 1e7).
                     ε is scaled so that the number of neighbours stays; not for clustered
   --reps R          calls of nearjoin of which the best counts (default 5); fewer for a
                     KNN-join of which they take over a minute, and 2 for --knn-papers
@@ -105,6 +109,7 @@ impl Join {
 pub(crate) enum Section {
     Compare,
     Scaling,
+    Cores,
     Adversarial,
     Memory,
     Gpu,
@@ -120,8 +125,8 @@ pub(crate) enum Section {
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Adversarial, Compare, Memory, Scaling};
-        !matches!(self, Compare | Scaling | Adversarial | Memory)
+        use Section::{Adversarial, Compare, Cores, Memory, Scaling};
+        !matches!(self, Compare | Scaling | Cores | Adversarial | Memory)
     }
 }
 
@@ -245,6 +250,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--knn" => options.join = Join::Knn,
             "--compare" => options.sections.push(Section::Compare),
             "--scaling" => options.sections.push(Section::Scaling),
+            "--cores" => options.sections.push(Section::Cores),
             "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
             "--gpu" => options.sections.push(Section::Gpu),
@@ -295,13 +301,19 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     if options.cases.is_empty() {
         options.cases = known.into_iter().map(String::from).collect();
     }
-    let (foreign, other) = match options.join {
-        Join::Eps => (Section::Adversarial, "--adversarial is for --knn"),
-        Join::Knn => (Section::Scaling, "--scaling is for the ε-join, not for --knn"),
+    let foreign: &[(Section, &str)] = match options.join {
+        Join::Eps => &[(Section::Adversarial, "--adversarial is for --knn")],
+        Join::Knn => &[
+            (Section::Scaling, "--scaling is for the ε-join, not for --knn"),
+            (
+                Section::Cores,
+                "--cores has the nearest too, and the cases of the ε-join: leave --knn out",
+            ),
+        ],
     };
-    match options.sections.contains(&foreign) {
-        true => Err(other.into()),
-        false => Ok(options),
+    match foreign.iter().find(|(section, _)| options.sections.contains(section)) {
+        Some(&(_, why)) => Err(why.into()),
+        None => Ok(options),
     }
 }
 
@@ -404,6 +416,7 @@ mod tests {
             "--cases uniform2-k8",
             "--knn --once uniform2",
             "--knn --scaling",
+            "--knn --cores",
             "--adversarial",
             "--gpu --memory",
             "--gpu --knn",

@@ -8,6 +8,7 @@
 mod args;
 mod call;
 mod compare;
+mod cores;
 mod epsilon;
 mod gpu;
 mod knn;
@@ -73,6 +74,7 @@ fn run(options: Options) -> Result<bool> {
             (Section::Compare, Join::Knn) => compare::run::<knn::Ours>(&options, &python)?,
             (Section::Scaling, _) => (epsilon::scaling::run(&options)?, true),
             (Section::Adversarial, _) => (knn::adversarial::run(&options)?, true),
+            (Section::Cores, _) => (cores::run(&options)?, true),
             (Section::Memory, _) => (once::memory(&options)?, true),
             (&section, _) => gpu::run(section, &options)?,
         };

@@ -65,7 +65,7 @@ pub(crate) fn within(
         3 => within_in_rust::<3>(workload, pairs, options),
         4 => within_in_rust::<4>(workload, pairs, options),
         6 => within_in_rust::<6>(workload, pairs, options),
-        other => return Err(format!("no peers for dimension {other}").into()),
+        _ => for_few_dimensions(&[("kiddo", options.peers.kiddo), ("rstar", options.peers.rstar)]),
     };
     if !workload.case.count_only() {
         peers.extend(python.within(workload, pairs, options)?);
@@ -82,16 +82,22 @@ pub(crate) fn nearest(
 ) -> Result<Vec<Peer<f64>>> {
     let mut peers = match workload.dimension() {
         2 => nearest_in_rust::<2>(workload, distances, options),
+        3 => nearest_in_rust::<3>(workload, distances, options),
         4 => nearest_in_rust::<4>(workload, distances, options),
         6 => nearest_in_rust::<6>(workload, distances, options),
-        _ => {
-            let outcome = Outcome::Skipped("its trees are for few dimensions".into());
-            let kiddo = Peer { name: "kiddo", answer: Answer::Lists, outcome };
-            Vec::from_iter(options.peers.kiddo.then_some(kiddo))
-        }
+        _ => for_few_dimensions(&[("kiddo", options.peers.kiddo)]),
     };
     peers.extend(python.nearest(workload, distances, options)?);
     Ok(peers)
+}
+
+/// Peers that are not run on many dimensions: their types have the number in them.
+fn for_few_dimensions<Found>(peers: &[(&'static str, bool)]) -> Vec<Peer<Found>> {
+    let skipped = |name| {
+        let outcome = Outcome::Skipped("its trees are for few dimensions".into());
+        Peer { name, answer: Answer::Lists, outcome }
+    };
+    peers.iter().filter(|(_, chosen)| *chosen).map(|&(name, _)| skipped(name)).collect()
 }
 
 /// Visiting more pairs than this one by one takes minutes.

@@ -3,7 +3,14 @@
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution, Exp, Normal, StandardNormal};
+use rand_distr::{Distribution, Exp, Normal};
+
+// As `nearjoin gen` makes them, which also makes them in degrees.
+#[allow(dead_code)]
+#[path = "../../crates/nearjoin-cli/src/generate/lifelike.rs"]
+mod lifelike;
+
+use lifelike::{Embeddings, Places};
 
 /// The number of points for which the ε of the scaled cases are written.
 const STANDARD: usize = 2_000_000;
@@ -30,8 +37,23 @@ pub(crate) enum Shape {
     Lattice,
     /// On the unit sphere in 3-D, more of them the nearer to its equator.
     Sphere,
-    /// As places of the world are on the unit sphere in 3-D: towns around towns, and some alone.
+    /// As places of the world are on the unit sphere in 3-D: towns of all sizes, and some alone.
     Places,
+    /// Unit vectors that vary in a few directions.
+    Embedding,
+}
+
+impl Shape {
+    /// In how many dimensions points are spread: the number within a distance goes with it to
+    /// this power.
+    fn intrinsic(self, dimension: usize) -> usize {
+        match self {
+            Shape::Line => 1,
+            Shape::Sphere | Shape::Places => 2,
+            Shape::Embedding => Embeddings::INTRINSIC,
+            _ => dimension,
+        }
+    }
 }
 
 /// What a join is asked for.
@@ -98,6 +120,9 @@ impl Ask for Within {
         Case::new("uniform6", Shape::Uniform, 6, Within(8.0)),
         Case::new("exponential2", Shape::Exponential, 2, Within(0.0004)),
         Case::new("clustered", Shape::Clustered, 2, Within(0.02)).per_20(50),
+        Case::new("sphere3", Shape::Sphere, 3, Within(0.006)),
+        Case::new("places3", Shape::Places, 3, Within(0.0002)),
+        Case::new("embedding64", Shape::Embedding, 64, Within(0.2)).per_20(1),
     ];
 
     /// ε, so that the number of neighbours stays. The clusters grow or shrink in proportion
@@ -106,7 +131,7 @@ impl Ask for Within {
         let Within(eps) = self;
         match shape {
             Shape::Clustered => self,
-            _ => Within(eps * thinning.powf(1.0 / dimension as f64)),
+            _ => Within(eps * thinning.powf(1.0 / shape.intrinsic(dimension) as f64)),
         }
     }
 }
@@ -120,6 +145,9 @@ impl Ask for Nearest {
         Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),
         Case::new("clustered-k8", Shape::Clustered, 2, Nearest(8)).per_20(50),
         Case::new("uniform64-k10", Shape::Uniform, 64, Nearest(10)).per_20(1),
+        Case::new("sphere3-k8", Shape::Sphere, 3, Nearest(8)),
+        Case::new("places3-k8", Shape::Places, 3, Nearest(8)),
+        Case::new("embedding64-k10", Shape::Embedding, 64, Nearest(10)).per_20(1),
     ];
 
     const ADVERSARIAL: &'static [Case<Nearest>] = &[
@@ -211,8 +239,15 @@ pub(crate) fn draw(shape: Shape, points: usize, dimension: usize) -> Vec<f64> {
             along.flat_map(|x| std::iter::repeat_n(x, dimension)).collect()
         }
         Shape::Lattice => lattice(points, dimension, &mut random),
-        Shape::Sphere => (0..points).flat_map(|_| on_sphere(1.0 / 3.0, &mut random)).collect(),
-        Shape::Places => places(points, &mut random),
+        Shape::Sphere => (0..points).flat_map(|_| lifelike::sphere(&mut random)).collect(),
+        Shape::Places => {
+            let places = Places::new(&mut random);
+            (0..points).flat_map(|_| places.draw(&mut random)).collect()
+        }
+        Shape::Embedding => {
+            let embeddings = Embeddings::new(dimension, &mut random);
+            (0..points).flat_map(|_| embeddings.draw(&mut random)).collect()
+        }
     }
 }
 
@@ -271,37 +306,6 @@ fn lattice(points: usize, dimension: usize, random: &mut StdRng) -> Vec<f64> {
     shuffled(points, random).flat_map(digits).collect()
 }
 
-/// A direction by three normal numbers, of which the last is flattened.
-fn on_sphere(flat: f64, random: &mut StdRng) -> [f64; 3] {
-    let [x, y, z] = std::array::from_fn(|_| StandardNormal.sample(random));
-    normalized([x, y, z * flat])
-}
-
-fn normalized(place: [f64; 3]) -> [f64; 3] {
-    let length = place.iter().map(|x| x * x).sum::<f64>().sqrt();
-    place.map(|x| x / length)
-}
-
-/// Regions whose shares fall with their rank, as the sizes of towns do, and one place in seven
-/// anywhere.
-fn places(points: usize, random: &mut StdRng) -> Vec<f64> {
-    const REGIONS: usize = 1000;
-    let centres: Vec<[f64; 3]> = (0..REGIONS).map(|_| on_sphere(1.0, random)).collect();
-    // About 60 km.
-    let offset = Normal::new(0.0, 0.01).expect("σ is positive");
-    let mut data = Vec::with_capacity(3 * points);
-    for _ in 0..points {
-        if random.random_ratio(1, 7) {
-            data.extend(on_sphere(1.0, random));
-        } else {
-            let rank = (REGIONS as f64).powf(random.random_range(0.0..1.0)) as usize;
-            let centre = centres[rank.min(REGIONS) - 1];
-            data.extend(normalized(centre.map(|x| x + offset.sample(random))));
-        }
-    }
-    data
-}
-
 fn shuffled(points: usize, random: &mut StdRng) -> impl Iterator<Item = usize> + use<> {
     let mut order: Vec<usize> = (0..points).collect();
     order.shuffle(random);
@@ -333,6 +337,8 @@ mod tests {
         assert_eq!(Within::CASES[5].name, "clustered");
         assert_eq!(Within::CASES[5].workload(Some(2000)).points, 5000);
         assert_eq!(Within::CASES[5].workload(None).eps(), 0.02);
+        assert_eq!(Within::CASES[6].name, "sphere3");
+        assert_eq!(Within::CASES[6].workload(Some(STANDARD / 4)).eps(), 0.012);
     }
 
     /// How many different places points have.
@@ -352,17 +358,5 @@ mod tests {
         assert_eq!(places(Shape::Lattice, 1000), 1000);
         assert_eq!(places(Shape::Line, 1000), 1000);
         assert_eq!(places(Shape::Outlier, 1000), 1000);
-    }
-
-    #[test]
-    fn places_of_a_sphere_are_on_it() {
-        for (shape, flat) in [(Shape::Sphere, 0.2), (Shape::Places, 1.0)] {
-            let data = draw(shape, 1000, 3);
-            let length = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>();
-            assert!(data.chunks(3).all(|row| (length(row) - 1.0).abs() < 1e-12));
-            assert_eq!(places(shape, 1000), 1000);
-            let heights = data.chunks(3).map(|row| row[2] * row[2]).sum::<f64>() / 1000.0;
-            assert!(heights < flat, "{shape:?}: {heights}");
-        }
     }
 }

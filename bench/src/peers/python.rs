@@ -33,6 +33,12 @@ const MOST_PAIRS: u64 = 200_000_000;
 /// Trees of more dimensions than this look at nearly every point.
 const TREE_DIMENSIONS: usize = 16;
 
+/// Why a tree is not run on a case, if so.
+fn slow_trees<Ask>(workload: &Workload<Ask>, options: &Options) -> Option<String> {
+    let slow = workload.dimension() > TREE_DIMENSIONS && !options.slow_peers;
+    slow.then(|| "a tree looks at nearly every point here; --slow-peers runs it".to_owned())
+}
+
 /// A Python call by the name it has in the tables and in the script.
 struct Call {
     name: &'static str,
@@ -84,11 +90,12 @@ impl Python {
     ) -> Result<Vec<Peer<u64>>> {
         let many = (pairs > MOST_PAIRS)
             .then(|| format!("needs too much memory over {} pairs", grouped(MOST_PAIRS)));
+        let slow = slow_trees(workload, options);
         let mut chosen = Vec::new();
         if options.peers.scipy {
             // 16 bytes for each unordered pair, in a vector that grows by doubling.
-            chosen.push((QUERY_PAIRS, too_large(20 * pairs)));
-            chosen.push((BALL_POINT, many.clone()));
+            chosen.push((QUERY_PAIRS, slow.clone().or_else(|| too_large(20 * pairs))));
+            chosen.push((BALL_POINT, slow.or_else(|| many.clone())));
         }
         if options.peers.sklearn {
             chosen.push((SKLEARN_GRAPH, many));
@@ -104,8 +111,7 @@ impl Python {
         options: &Options,
     ) -> Result<Vec<Peer<f64>>> {
         let trees = workload.dimension() <= TREE_DIMENSIONS;
-        let slow = (!trees && !options.slow_peers)
-            .then(|| "a tree looks at every point here; --slow-peers runs it".to_owned());
+        let slow = slow_trees(workload, options);
         let mut chosen = Vec::new();
         if options.peers.scipy {
             chosen.extend([(SCIPY, slow.clone()), (SCIPY_ORDER, slow.clone())]);

@@ -240,9 +240,9 @@ pub(crate) struct Gen {
     /// How many: 2000000 or 2e6
     #[arg(short, value_name = "N")]
     pub(crate) n: Number,
-    /// Coordinates of each point
-    #[arg(short, value_name = "D", default_value = "2")]
-    pub(crate) d: Number,
+    /// Coordinates of each point [default: 2; of a sphere 3, of an embedding 128]
+    #[arg(short, value_name = "D")]
+    pub(crate) d: Option<Number>,
     /// The same seed gives the same points
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -285,6 +285,24 @@ pub(crate) enum Shape {
     Clustered,
     /// The points of a grid with spacing 1: ties and duplicates of every distance
     Lattice,
+    /// Directions on the sky, unit vectors in 3-D, most of them near a great circle
+    Sphere,
+    /// As the places of the world: towns of all sizes near each other. Longitude and latitude in
+    /// degrees (-d 2), or the same places on the unit sphere (-d 3)
+    Places,
+    /// Unit vectors of many coordinates that vary in a few directions, about topics
+    Embedding,
+}
+
+impl Shape {
+    /// How many coordinates its points have if nobody says.
+    pub(crate) fn usual_dimension(self) -> usize {
+        match self {
+            Shape::Sphere => 3,
+            Shape::Embedding => 128,
+            _ => 2,
+        }
+    }
 }
 
 /// The type of coordinates.

@@ -7,6 +7,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp, Normal};
 
+mod lifelike;
+
+use lifelike::{Embeddings, Places};
+
 use crate::args::{self, Shape, Type};
 use crate::failure::{Failure, Result, tell};
 use crate::interrupt;
@@ -33,41 +37,54 @@ pub(crate) fn run(args: &args::Gen) -> Result {
     if args.n.0 > MAX_POINTS as u64 {
         return Err(Failure::usage(format!("-n {}: at most {MAX_POINTS} points", args.n.0)));
     }
-    if args.d.0 == 0 || args.d.0 > MAX_DIMENSION as u64 {
-        return Err(Failure::usage(format!("-d {}: it must be 1 to {MAX_DIMENSION}", args.d.0)));
-    }
+    let dim = dimension(args)?;
     interrupt::watch(&Board::default().monitor)?;
     let target = Target::create(&args.output)?;
     let written = match args.dtype {
-        Type::F32 => write::<f32>(args, target, format)?,
-        Type::F64 => write::<f64>(args, target, format)?,
+        Type::F32 => write::<f32>(args, dim, target, format)?,
+        Type::F64 => write::<f64>(args, dim, target, format)?,
     };
     if interrupt::pressed() {
         return Err(Failure::Interrupted);
     }
     if !args.quiet {
         let (points, file) = (number::count(args.n.0), quote::path(&args.output));
-        tell(format!(
-            "{points} points of dimension {} → {file} ({})",
-            args.d.0,
-            number::bytes(written)
-        ));
+        tell(format!("{points} points of dimension {dim} → {file} ({})", number::bytes(written)));
     }
     Ok(())
 }
 
-fn write<T: Scalar>(args: &args::Gen, target: Target, format: Format) -> Result<u64> {
-    let dim = args.d.0 as usize;
-    let points = points::<T>(args.shape, args.n.0 as usize, dim, args.seed)?;
-    Ok(write_points(target, format, &names(dim), &points.as_points())?.bytes)
+/// How many coordinates points have: what was asked for, or what suits the shape.
+fn dimension(args: &args::Gen) -> Result<usize> {
+    let (most, usual) = (MAX_DIMENSION as u64, args.shape.usual_dimension());
+    let Some(asked) = args.d.map(|d| d.0) else { return Ok(usual) };
+    let wrong = |must: String| Err(Failure::usage(format!("-d {asked}: {must}")));
+    match args.shape {
+        Shape::Sphere if asked != 3 => wrong("a sphere has 3".into()),
+        Shape::Places if !(2..=3).contains(&asked) => {
+            wrong("places have 2, longitude and latitude, or 3, on the unit sphere".into())
+        }
+        Shape::Embedding if !(2..=most).contains(&asked) => {
+            wrong(format!("an embedding has 2 to {most}"))
+        }
+        _ if !(1..=most).contains(&asked) => wrong(format!("it must be 1 to {most}")),
+        _ => Ok(asked as usize),
+    }
 }
 
-/// `x`, `y`, `z`; beyond three dimensions `x0`, `x1` and so on.
-fn names(dim: usize) -> Vec<String> {
-    match dim {
-        1..=3 => ["x", "y", "z"][..dim].iter().map(ToString::to_string).collect(),
-        _ => (0..dim).map(|j| format!("x{j}")).collect(),
-    }
+fn write<T: Scalar>(args: &args::Gen, dim: usize, target: Target, format: Format) -> Result<u64> {
+    let points = points::<T>(args.shape, args.n.0 as usize, dim, args.seed)?;
+    Ok(write_points(target, format, &names(args.shape, dim), &points.as_points())?.bytes)
+}
+
+/// `x`, `y`, `z`, or what angles are called; beyond three dimensions `x0`, `x1` and so on.
+fn names(shape: Shape, dim: usize) -> Vec<String> {
+    let few: &[&str] = match (shape, dim) {
+        (Shape::Places, 2) => &["lon", "lat"],
+        (_, 1..=3) => &["x", "y", "z"][..dim],
+        _ => return (0..dim).map(|j| format!("x{j}")).collect(),
+    };
+    few.iter().map(ToString::to_string).collect()
 }
 
 /// Draws `n` points. The same seed gives the same points, in `f32` those of `f64` rounded.
@@ -90,8 +107,27 @@ pub(crate) fn points<T: Scalar>(
         }
         Shape::Clustered => clustered(&mut data, dim, random)?,
         Shape::Lattice => lattice(&mut data, n, dim),
+        Shape::Sphere => fill(&mut data, dim, || lifelike::sphere(random)),
+        Shape::Places => {
+            let places = Places::new(random);
+            match dim {
+                2 => fill(&mut data, dim, || lifelike::degrees(places.draw(random))),
+                _ => fill(&mut data, dim, || places.draw(random)),
+            }
+        }
+        Shape::Embedding => {
+            let embeddings = Embeddings::new(dim, random);
+            fill(&mut data, dim, || embeddings.draw(random));
+        }
     }
     Ok(PointsBuf::from_buffer(data, dim)?)
+}
+
+/// Point after point.
+fn fill<T: Scalar, Row: AsRef<[f64]>>(data: &mut [T], dim: usize, mut draw: impl FnMut() -> Row) {
+    for point in data.chunks_exact_mut(dim) {
+        point.iter_mut().zip(draw().as_ref()).for_each(|(x, &drawn)| *x = T::from_f64(drawn));
+    }
 }
 
 fn clustered<T: Scalar>(data: &mut [T], dim: usize, random: &mut StdRng) -> Result {
@@ -147,7 +183,14 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_points() {
-        for shape in [Shape::Uniform, Shape::Exponential, Shape::Clustered] {
+        for shape in [
+            Shape::Uniform,
+            Shape::Exponential,
+            Shape::Clustered,
+            Shape::Sphere,
+            Shape::Places,
+            Shape::Embedding,
+        ] {
             let draw = |seed| points::<f64>(shape, 100, 3, seed).unwrap();
             assert_eq!(draw(1).as_points().as_slice(), draw(1).as_points().as_slice());
             assert_ne!(draw(1).as_points().as_slice(), draw(2).as_points().as_slice());
@@ -163,11 +206,64 @@ mod tests {
         }
     }
 
+    /// The mean of something over the rows of 2000 points.
+    fn mean(shape: Shape, dim: usize, of: impl Fn(&[f64]) -> f64) -> f64 {
+        let points = points::<f64>(shape, 2000, dim, 1).unwrap();
+        (0..2000).map(|row| of(points.as_points().row(row))).sum::<f64>() / 2000.0
+    }
+
+    #[test]
+    fn directions_have_length_one() {
+        let squares = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>();
+        for (shape, dim) in [(Shape::Sphere, 3), (Shape::Places, 3), (Shape::Embedding, 100)] {
+            let off = mean(shape, dim, |row| (squares(row) - 1.0).abs());
+            assert!(off < 1e-12, "{shape:?}: {off}");
+        }
+        // Evenly spread it would be a third.
+        assert!(mean(Shape::Sphere, 3, |row| row[2] * row[2]) < 0.2);
+    }
+
+    #[test]
+    fn places_crowd_in_towns_and_are_the_same_in_degrees() {
+        let (on_sphere, in_degrees) = (
+            points::<f64>(Shape::Places, 2000, 3, 1).unwrap(),
+            points::<f64>(Shape::Places, 2000, 2, 1).unwrap(),
+        );
+        let cell = |row: &[f64]| (row[0].floor() as i32, row[1].floor() as i32);
+        let mut cells = std::collections::HashMap::new();
+        for at in 0..2000 {
+            let place = in_degrees.as_points();
+            let place = place.row(at);
+            let [lon, lat] = [place[0].to_radians(), place[1].to_radians()];
+            let back = [lat.cos() * lon.cos(), lat.cos() * lon.sin(), lat.sin()];
+            let there = on_sphere.as_points();
+            assert!(back.iter().zip(there.row(at)).all(|(a, b)| (a - b).abs() < 1e-12));
+            *cells.entry(cell(place)).or_insert(0) += 1;
+        }
+        // A degree of 64,800 holds a place in 32 where they are spread evenly.
+        assert!(cells.values().max().is_some_and(|&most| most > 50), "{cells:?}");
+    }
+
+    #[test]
+    fn embeddings_vary_in_few_directions() {
+        // In 64 directions the nearest of 2000 are about as far as all are; in eight they are not.
+        let points = points::<f64>(Shape::Embedding, 2000, 64, 1).unwrap();
+        let points = points.as_points();
+        let square = |a: usize, b: usize| -> f64 {
+            points.row(a).iter().zip(points.row(b)).map(|(x, y)| (x - y) * (x - y)).sum()
+        };
+        let mut squares: Vec<f64> = (1..2000).map(|other| square(0, other)).collect();
+        squares.sort_by(f64::total_cmp);
+        assert!(squares[0] < 0.1 * squares[1000], "{} {}", squares[0], squares[1000]);
+    }
+
     #[test]
     fn no_points_and_many_dimensions() {
         assert!(points::<f64>(Shape::Clustered, 0, 5, 1).unwrap().as_points().is_empty());
         assert_eq!(points::<f64>(Shape::Lattice, 3, 4096, 1).unwrap().as_points().len(), 3);
-        assert_eq!(names(2), ["x", "y"]);
-        assert_eq!(names(4), ["x0", "x1", "x2", "x3"]);
+        assert_eq!(names(Shape::Uniform, 2), ["x", "y"]);
+        assert_eq!(names(Shape::Places, 2), ["lon", "lat"]);
+        assert_eq!(names(Shape::Places, 3), ["x", "y", "z"]);
+        assert_eq!(names(Shape::Embedding, 4), ["x0", "x1", "x2", "x3"]);
     }
 }

@@ -55,7 +55,9 @@ Examples:
 pub(super) const GEN: &str = "\
 Examples:
   nearjoin gen uniform -n 2e6 -d 2 --seed 1 -o points.npy
-  nearjoin gen clustered -n 1e5 -d 3 -o points.parquet";
+  nearjoin gen clustered -n 1e5 -d 3 -o points.parquet
+  nearjoin gen places -n 1e6 -d 3 -o places.npy
+  nearjoin gen embedding -n 1e5 -d 256 --dtype f32 -o vectors.npy";
 
 pub(super) const INFO: &str = "\
 Examples:

@@ -147,6 +147,9 @@ fn wrong_usage_is_said_before_any_work() {
     assert!(usage("estimate p.csv --neighbors 0").contains("more than 0"));
     assert!(usage("gen uniform -n many -o x.npy").contains("a whole number, as in 2000000 or 2e6"));
     assert!(usage("gen uniform -n 10 -d 0 -o x.npy").contains("1 to 4096"));
+    assert!(usage("gen sphere -n 10 -d 2 -o x.npy").starts_with("-d 2: a sphere has 3"));
+    assert!(usage("gen places -n 10 -d 4 -o x.npy").contains("longitude and latitude, or 3"));
+    assert!(usage("gen embedding -n 10 -d 1 -o x.npy").contains("an embedding has 2 to 4096"));
     assert!(usage("gen uniform -n 10 -o x.npz").contains(".parquet, .arrow, .csv or .npy"));
 }
 

@@ -16,6 +16,7 @@ mod hybrid;
 mod knn;
 mod monitor;
 mod parts;
+mod plans;
 mod properties;
 mod range;
 mod ranges;
