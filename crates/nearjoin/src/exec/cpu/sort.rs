@@ -174,7 +174,7 @@ mod tests {
                 .map(|lane| {
                     let next = |_| {
                         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                        (u64::from(seed) * u64::from(most) >> 32) as u32
+                        ((u64::from(seed) * u64::from(most)) >> 32) as u32
                     };
                     (0..longest * lane / (SORTED_AT_ONCE - 1)).map(next).collect()
                 })
