@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 
 /// A number for which all bits zero is the value 0. Sealed: its module is private.
 pub trait Zeroable: Copy + Send + Sync + 'static {}
-impl Zeroable for u16 {}
 impl Zeroable for u32 {}
 impl Zeroable for u64 {}
 impl Zeroable for f32 {}

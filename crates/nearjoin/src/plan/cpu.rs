@@ -14,6 +14,8 @@ const KNN_UNIT: usize = 256;
 /// Distance tests for each pair of the answer from which on a pair of one set is better tested once
 /// and written to the rows of both its points: as many tests as that takes.
 const LISTED: f64 = 64.0;
+/// The same below which the candidates of a block are sorted, and not the rows of its 16 queries.
+const IN_ORDER: f64 = 3.0;
 /// Units for every thread, if there are few queries.
 const UNITS: usize = 4;
 
@@ -26,6 +28,8 @@ pub(crate) struct OnCpu {
     pub(crate) boxes: bool,
     /// Whether rows of one set are made of a list of its pairs, each of which is met once.
     pub(crate) listed: bool,
+    /// Whether rows that are to ascend are made of candidates that do.
+    pub(crate) in_order: bool,
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
 }
@@ -51,7 +55,8 @@ impl OnCpu {
             Question::Nearest(_) => knn_unit(summary.left, threads),
         };
         let listed = chosen.cost.tests >= LISTED * neighbors;
-        OnCpu { narrow, boxes, listed, unit }
+        let in_order = chosen.cost.tests < IN_ORDER * neighbors;
+        OnCpu { narrow, boxes, listed, in_order, unit }
     }
 }
 

@@ -17,6 +17,9 @@ use crate::exec::{LaidOut, Request, Rows};
 use crate::memory::as_atomic;
 use crate::scalar::Scalar;
 
+/// How far above the expected number of pairs there has to be room for them.
+const MARGIN: f64 = 1.1;
+
 /// The first pass: it knows the offsets and, where there was room, the rows already.
 ///
 /// A small result is kept as it is found and copied to its place once the offsets are
@@ -38,14 +41,13 @@ impl<'a, T: Scalar> Kept<'a, T> {
         offsets: &mut [u64],
     ) -> Result<Self> {
         let room = execution.spare;
+        let bytes = result_bytes::<T>(0, (MARGIN * execution.expected_pairs) as u64, request);
         if let Some(rows) = execution.executor.lay_out(Request { room, ..request }, offsets) {
             return Ok(Kept::LaidOut(rows?));
         }
-        // If the estimate is too low, the rows kept so far are lost; it seldom is by much.
-        let bytes = result_bytes::<T>(0, execution.expected_pairs as u64, request);
+        // If the estimate is too low, the rows kept so far are lost.
         let degrees = as_atomic(&mut offsets[1..]);
-        let kept =
-            if bytes <= execution.spare { Self::keep(execution, request, degrees)? } else { None };
+        let kept = if bytes <= room { Self::keep(execution, request, degrees)? } else { None };
         let kept = match kept {
             Some(kept) => kept,
             None => {

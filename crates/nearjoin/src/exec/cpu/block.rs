@@ -34,26 +34,6 @@ impl<T: Scalar> CpuJoin<'_, T> {
         within + counts.iter().sum::<u64>()
     }
 
-    /// Counts the matches of each query of a block, and notes which of the candidates that are tested
-    /// they are.
-    pub(super) fn note_block(&self, worker: &mut Worker<'_, T>, block: &Run, bound: &BoxOf<T>) {
-        let Worker { scanner, candidates, work, .. } = worker;
-        scanner.begin(self, block, bound);
-        scanner.scan(self, &candidates.test, Mode::Note);
-        let taken: u64 = candidates.take.iter().map(|run| run.len() as u64).sum();
-        work.taken += taken * block.len() as u64;
-        scanner.matches.counts.iter_mut().for_each(|count| *count += taken);
-    }
-
-    /// Finds the matches again that were noted.
-    pub(super) fn recall_block(&self, worker: &mut Worker<'_, T>, block: &Run, request: Request) {
-        worker.scanner.begin_recalling(block);
-        self.begin_rows(worker, block, Mode::Ids, self.excludes_self());
-        worker.scanner.recall(self, &worker.candidates.test);
-        self.take(worker, block, Mode::Ids, self.excludes_self());
-        self.complete(worker, block, request);
-    }
-
     /// Makes the rows of a block empty, and names its queries where they are to be left out.
     fn begin_rows(&self, worker: &mut Worker<'_, T>, block: &Run, mode: Mode, exclude: bool) {
         let matches = &mut worker.scanner.matches;
@@ -99,7 +79,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         if request.distances {
             self.measure(worker, block);
         }
-        if request.sorted && !worker.in_order {
+        if request.sorted && !self.in_order {
             let Worker { scanner, distances, sorter, moved, .. } = worker;
             let rows = &mut scanner.matches.rows[..block.len()];
             match request.distances {
@@ -126,7 +106,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         self.begin_rows(worker, block, mode, exclude);
 
         let Worker { scanner, candidates, work, sorter, singles, .. } = worker;
-        if worker.in_order {
+        if request.sorted && self.in_order {
             // One order of the candidates is the order of all rows.
             let runs = candidates.test.iter().chain(&candidates.take);
             sorter.singles(runs, self.right.ids(), singles);

@@ -60,6 +60,8 @@ pub(crate) struct CpuJoin<'a, T> {
     pub(super) removal: DuplicateRemoval,
     /// Whether tests are many beside pairs, so that a pair had better be met once.
     pub(super) listed: bool,
+    /// Whether they are so few that rows had better be found in order than sorted.
+    pub(super) in_order: bool,
     /// Queries per unit of work.
     pub(super) unit: usize,
     /// Who watches, if anybody does.
@@ -116,8 +118,6 @@ pub(super) struct Worker<'a, T> {
     pub(super) finder: Finder,
     pub(super) distances: Vec<Vec<T>>,
     pub(super) sorter: RowSorter,
-    /// Whether rows ascend because candidates do, each of which is a run of its own.
-    pub(super) in_order: bool,
     pub(super) singles: Vec<Run>,
     pub(super) moved: Vec<T>,
     pub(super) numbers: Vec<u32>,
@@ -354,11 +354,11 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
         request: Request,
         offsets: &mut [u64],
     ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
-        Some(match self.list(request, offsets) {
-            Ok(None) => self.note(request, offsets),
-            Ok(Some(listed)) => Ok(listed),
-            Err(error) => Err(error),
-        })
+        match self.list(request, offsets) {
+            Ok(Some(listed)) => Some(Ok(listed)),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
@@ -463,7 +463,6 @@ impl<'a, T: Scalar> Worker<'a, T> {
             finder: Finder::new(&join.threshold, dim),
             distances: vec![Vec::new(); BLOCK as usize],
             sorter: RowSorter::default(),
-            in_order: false,
             singles: Vec::new(),
             moved: Vec::new(),
             numbers: Vec::new(),

@@ -9,8 +9,6 @@ pub(crate) mod epsilon;
 pub(crate) mod kernel;
 pub(crate) mod knn;
 mod listed;
-mod noted;
-mod notes;
 mod numbers;
 mod ranked;
 mod rings;

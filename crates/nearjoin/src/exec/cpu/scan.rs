@@ -1,18 +1,13 @@
 //! Testing candidates: tiles of them against a block of queries.
 
 use super::epsilon::CpuJoin;
-use super::kernel::{GatherJob, Job, Lanes, Marks, Open};
-use super::notes::Notes;
-use super::tile::{Ahead, MOST, Tile};
+use super::kernel::{GatherJob, Job, Lanes, Open};
+use super::tile::{Ahead, Tile};
 use crate::filter::{Band, Filter};
 use crate::index::layout::Columns;
 use crate::index::{BoxOf, Run};
 use crate::metric::Threshold;
 use crate::scalar::Scalar;
-
-/// What notes call the lanes of a tile: `f32` relative to the block, and the points' own.
-const LOCAL: u16 = 0;
-const EXACT: u16 = 1;
 
 /// What a scan does with a match.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,8 +17,6 @@ pub(super) enum Mode {
     Ids,
     /// Append the candidate's position.
     Positions,
-    /// Count it, and note which candidate it is.
-    Note,
 }
 
 /// What was found for the queries of a block.
@@ -33,8 +26,6 @@ pub(super) struct Matches {
     pub(super) rows: Vec<Vec<u32>>,
     /// The label of each query itself, or one that no candidate has.
     pub(super) own: Vec<u32>,
-    /// Which candidates of the tile match, but for counts.
-    marks: Marks,
     open: Vec<Open>,
 }
 
@@ -53,6 +44,7 @@ impl Matches {
             coords: &tile.coords,
             stride: tile.stride,
             len: tile.len,
+            labels: &tile.labels,
             queries,
             count: self.counts.len(),
             dim,
@@ -61,50 +53,7 @@ impl Matches {
         };
         match mode {
             Mode::Count => lanes.count(&job, &mut self.counts, &mut self.open),
-            _ => lanes.mark(&job, &mut self.marks, &mut self.open),
-        }
-    }
-
-    /// Makes of the marks what the mode says.
-    fn conclude<T: Scalar, L: Scalar>(
-        &mut self,
-        join: &CpuJoin<'_, T>,
-        tile: &mut Tile<L>,
-        mode: Mode,
-        notes: &mut Notes,
-    ) {
-        let kernels = &join.kernels.marks;
-        match mode {
-            Mode::Count => {}
-            Mode::Note => {
-                notes.put_lanes(tile.lanes);
-                for (query, count) in self.counts.iter_mut().enumerate() {
-                    let words = self.marks.of(query, tile.len);
-                    *count += notes.put(kernels, words, tile.len) as u64;
-                }
-            }
-            Mode::Ids | Mode::Positions => {
-                label(join, tile, mode);
-                let rows = self.rows.iter_mut().zip(&self.own).take(self.counts.len());
-                for (query, (row, &own)) in rows.enumerate() {
-                    kernels.append(self.marks.of(query, tile.len), &tile.labels, own, row);
-                }
-            }
-        }
-    }
-
-    /// Appends the matches of the next tile that were noted.
-    fn recall<T: Scalar, L: Scalar>(
-        &mut self,
-        join: &CpuJoin<'_, T>,
-        tile: &mut Tile<L>,
-        ahead: &mut Ahead<'_>,
-        notes: &mut Notes,
-    ) {
-        tile.claim(ahead);
-        label(join, tile, Mode::Ids);
-        for (row, &own) in self.rows.iter_mut().zip(&self.own).take(self.counts.len()) {
-            notes.take(&join.kernels.marks, tile.len, &tile.labels, own, row);
+            _ => lanes.rows(&job, &self.own, &mut self.rows, &mut self.open),
         }
     }
 }
@@ -112,8 +61,6 @@ impl Matches {
 /// The block of queries that is being scanned, in every arithmetic that may be needed.
 pub(super) struct Scanner<T> {
     pub(super) matches: Matches,
-    /// Matches of earlier blocks, or of this pass.
-    pub(super) notes: Notes,
     /// Distances computed so far.
     pub(super) tests: u64,
     /// The block's positions among the queries.
@@ -140,10 +87,8 @@ impl<T: Scalar> Scanner<T> {
                 counts: Vec::new(),
                 rows: vec![Vec::new(); most],
                 own: Vec::new(),
-                marks: Marks::new(most, MOST),
                 open: Vec::new(),
             },
-            notes: Notes::default(),
             tests: 0,
             block: 0..0,
             filter: join.kernels.filter.and(Filter::new(metric, eps.to_f64(), dim)),
@@ -152,8 +97,8 @@ impl<T: Scalar> Scanner<T> {
             local_queries: Vec::new(),
             local_spread: 0.0,
             origin: vec![0.0; dim],
-            exact: Tile::new(dim, EXACT),
-            local: Tile::new(dim, LOCAL),
+            exact: Tile::new(dim),
+            local: Tile::new(dim),
             acc: Vec::new(),
         }
     }
@@ -196,45 +141,24 @@ impl<T: Scalar> Scanner<T> {
             let start = ahead;
             match (self.fill_local(join, &mut ahead), &join.kernels.filter) {
                 (Some(band), Some(lanes)) => {
+                    label(join, &mut self.local, mode);
                     let Self { local, local_queries, matches, .. } = self;
                     matches.scan(lanes, local, local_queries, band, join.right.dim(), mode);
                     self.tests += (self.local.len * self.block.len()) as u64;
                     self.decide_open(join, mode, |scanner, at| scanner.local.position(at));
-                    let Self { local, matches, notes, .. } = self;
-                    matches.conclude(join, local, mode, notes);
                 }
                 _ => {
                     ahead = start;
                     self.fill_exact(join, &mut ahead);
+                    label(join, &mut self.exact, mode);
                     let Self { exact, queries, matches, exact_band, .. } = self;
                     let lanes = &join.kernels.exact;
                     matches.scan(lanes, exact, queries, *exact_band, join.right.dim(), mode);
                     self.tests += (self.exact.len * self.block.len()) as u64;
                     self.decide_open(join, mode, |scanner, at| scanner.exact.position(at));
-                    let Self { exact, matches, notes, .. } = self;
-                    matches.conclude(join, exact, mode, notes);
                 }
             }
         }
-    }
-
-    /// Appends the matches in `runs` that were noted when the same were scanned.
-    pub(super) fn recall(&mut self, join: &CpuJoin<'_, T>, runs: &[Run]) {
-        let mut ahead = Ahead { runs, done: 0 };
-        while !ahead.runs.is_empty() {
-            let Self { matches, notes, local, exact, .. } = self;
-            match notes.take_lanes() {
-                LOCAL => matches.recall(join, local, &mut ahead, notes),
-                _ => matches.recall(join, exact, &mut ahead, notes),
-            }
-        }
-    }
-
-    /// Makes ready for a block whose matches were noted.
-    pub(super) fn begin_recalling(&mut self, block: &Run) {
-        self.block = block.clone();
-        self.matches.counts.clear();
-        self.matches.counts.resize(block.len(), 0);
     }
 
     /// Fills the `f32` tile, from `f32` columns or relative to the block; unless `f32`
@@ -300,9 +224,16 @@ impl<T: Scalar> Scanner<T> {
                 continue;
             }
             let query = query as usize;
-            match mode {
-                Mode::Count => self.matches.counts[query] += 1,
-                _ => self.matches.marks.set(query, candidate as usize),
+            let label = match mode {
+                Mode::Count => {
+                    self.matches.counts[query] += 1;
+                    continue;
+                }
+                Mode::Ids => id,
+                Mode::Positions => position,
+            };
+            if label != self.matches.own[query] {
+                self.matches.rows[query].push(label);
             }
         }
         self.matches.open = open;
@@ -312,7 +243,7 @@ impl<T: Scalar> Scanner<T> {
 /// Names the candidates of a tile.
 fn label<T: Scalar, L: Scalar>(join: &CpuJoin<'_, T>, tile: &mut Tile<L>, mode: Mode) {
     match mode {
-        Mode::Count | Mode::Note => {}
+        Mode::Count => {}
         Mode::Ids => join.kernels.labels(join.right.padded_ids(), &tile.pieces, &mut tile.labels),
         Mode::Positions => {
             let mut labels = &mut tile.labels[..];

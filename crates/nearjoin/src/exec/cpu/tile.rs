@@ -10,9 +10,6 @@ use crate::scalar::Scalar;
 /// rows that are written beside it.
 const TILE_BYTES: usize = 24 << 10;
 
-/// The most candidates in a tile.
-pub(super) const MOST: usize = 2048;
-
 /// Candidates of one block, column by column.
 #[derive(Debug)]
 pub(super) struct Tile<L> {
@@ -21,22 +18,19 @@ pub(super) struct Tile<L> {
     pub(super) stride: usize,
     pub(super) len: usize,
     pub(super) pieces: Vec<Piece>,
-    /// A name for the lanes that test it.
-    pub(super) lanes: u16,
     capacity: usize,
 }
 
 impl<L: Scalar> Tile<L> {
-    pub(super) fn new(dim: usize, lanes: u16) -> Self {
-        let capacity = (TILE_BYTES / (dim * size_of::<L>())).clamp(128, MOST) / PAD * PAD;
+    pub(super) fn new(dim: usize) -> Self {
+        let capacity = (TILE_BYTES / (dim * size_of::<L>())).clamp(128, 2048) / PAD * PAD;
         let stride = capacity + 2 * PAD;
         Tile {
             coords: vec![L::ZERO; stride * dim],
-            labels: vec![0; stride.next_multiple_of(64)],
+            labels: vec![0; stride],
             stride,
             len: 0,
             pieces: Vec::new(),
-            lanes,
             capacity,
         }
     }

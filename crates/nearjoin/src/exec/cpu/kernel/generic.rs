@@ -10,7 +10,7 @@ use crate::scalar::Scalar;
 /// The places of a job are copied here, too: the kernels write through raw pointers, and
 /// the compiler would read the job again after every write.
 #[derive(Clone, Copy)]
-pub(super) struct Group<V: Vector, const Q: usize> {
+struct Group<V: Vector, const Q: usize> {
     held: [[V; HELD]; Q],
     queries: *const V::Lane,
     coords: *const V::Lane,
@@ -23,7 +23,7 @@ const HELD: usize = 4;
 
 impl<V: Vector, const Q: usize> Group<V, Q> {
     #[inline(always)]
-    pub(super) unsafe fn new<const D: usize>(job: &Job<'_, V::Lane>, query: usize) -> Self {
+    unsafe fn new<const D: usize>(job: &Job<'_, V::Lane>, query: usize) -> Self {
         let dim = if D == 0 { job.dim } else { D };
         // SAFETY: `Job::check` has made sure of the queries; the caller promises the
         // instruction set.
@@ -48,7 +48,7 @@ impl<V: Vector, const Q: usize> Group<V, Q> {
     /// ```
     /// `D` is the dimension, or 0 where it is only known at run time.
     #[inline(always)]
-    pub(super) unsafe fn accumulate<N: Norm, const D: usize>(&self, base: usize) -> [V; Q] {
+    unsafe fn accumulate<N: Norm, const D: usize>(&self, base: usize) -> [V; Q] {
         let dim = if D == 0 { self.dim } else { D };
         // SAFETY: `Job::check` has made sure of `dim` columns of whole vectors and of the
         // queries; the caller promises the instruction set.
@@ -78,7 +78,7 @@ impl<V: Vector, const Q: usize> Group<V, Q> {
 /// Nothing is called here: a call, however rare, would push every register of the loop to
 /// the stack.
 #[inline(always)]
-pub(super) unsafe fn decide<V: Vector, const D: usize, const EXACT: bool, const Q: usize>(
+unsafe fn decide<V: Vector, const D: usize, const EXACT: bool, const Q: usize>(
     acc: [V; Q],
     sure: V,
     maybe: V,
@@ -126,7 +126,7 @@ const fn rare(dim: usize) -> bool {
 
 /// Runs `body` over the queries of a job, some at a time, with a place for open notes.
 #[inline(always)]
-pub(super) unsafe fn in_groups<L>(
+unsafe fn in_groups<L>(
     job: &Job<'_, L>,
     lanes: usize,
     open: &mut Vec<Open>,
@@ -201,6 +201,81 @@ unsafe fn count_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, cons
         }
         for (b, hits) in hits.into_iter().enumerate() {
             *counts.add(query + b) += u64::from(hits);
+        }
+    }
+}
+
+/// Appends to `rows[q]` the labels of the candidates that surely match query `q`,
+/// except the query's own.
+///
+/// ```text
+/// for each query:  for each candidate:
+///     if distance ≤ ε and label ≠ own[query]:  rows[query].push(label)
+/// ```
+#[inline(always)]
+pub(super) unsafe fn rows<V: Vector, N: Norm, const D: usize, const EXACT: bool>(
+    job: &Job<'_, V::Lane>,
+    own: &[u32],
+    rows: &mut [Vec<u32>],
+    open: &mut Vec<Open>,
+) {
+    // Room for every candidate and one more vector, so that a whole register may be
+    // stored wherever a row ends.
+    for row in &mut rows[..job.count] {
+        row.reserve(job.len + 2 * V::LANES);
+    }
+    // SAFETY: the caller promises the instruction set and a checked job.
+    unsafe {
+        let (own, rows) = (own.as_ptr(), rows.as_mut_ptr());
+        in_groups(
+            job,
+            V::LANES,
+            open,
+            |query, open| rows_some::<V, N, D, EXACT, 4>(job, query, own, rows, open),
+            |query, open| rows_some::<V, N, D, EXACT, 1>(job, query, own, rows, open),
+        );
+    }
+}
+
+#[inline(always)]
+unsafe fn rows_some<V: Vector, N: Norm, const D: usize, const EXACT: bool, const Q: usize>(
+    job: &Job<'_, V::Lane>,
+    query: usize,
+    own: *const u32,
+    rows: *mut Vec<u32>,
+    open: &mut *mut Open,
+) {
+    // SAFETY: the caller promises the instruction set, a checked job, a row and a label
+    // for each query, and the rows' capacity; `set_len` covers written elements only.
+    unsafe {
+        let (sure, maybe, len) = (V::splat(job.sure), V::splat(job.maybe), job.len);
+        let group = Group::<V, Q>::new::<D>(job, query);
+        let all_labels = job.labels.as_ptr();
+        let mut to = [core::ptr::null_mut::<u32>(); Q];
+        let mut self_label = [V::splat_label(0); Q];
+        for b in 0..Q {
+            let row = &mut *rows.add(query + b);
+            to[b] = row.as_mut_ptr().add(row.len());
+            self_label[b] = V::splat_label(*own.add(query + b));
+        }
+        let mut base = 0;
+        while base < len {
+            let acc = group.accumulate::<N, D>(base);
+            let masks = decide::<V, D, EXACT, Q>(acc, sure, maybe, query, base, open);
+            if let Some(masks) = masks {
+                let labels = V::load_labels(all_labels.add(base));
+                for b in 0..Q {
+                    let mask = masks[b] & V::labels_ne(labels, self_label[b]);
+                    V::compress(labels, mask, to[b]);
+                    to[b] = to[b].add(V::add_popcount(0, mask) as usize);
+                }
+            }
+            base += V::LANES;
+        }
+        for (b, to) in to.into_iter().enumerate() {
+            let row = &mut *rows.add(query + b);
+            let len = to.offset_from(row.as_ptr()) as usize;
+            row.set_len(len);
         }
     }
 }

@@ -109,11 +109,11 @@ macro_rules! level {
     ) => {
         mod instances {
             use super::*;
-            use crate::exec::cpu::kernel::{generic, marks, nearest, ranks, sort};
+            use crate::exec::cpu::kernel::{generic, nearest, ranks, sort};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
-                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, MarkKernels, Marks,
-                NearestKernels, NodeJob, Open, PAD, Piece, Ranks,
+                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
+                NodeJob, Open, PAD, Piece, Ranks,
             };
             use crate::metric::Metric;
 
@@ -135,48 +135,19 @@ macro_rules! level {
                 unsafe { generic::count::<$f64, N, D, EXACT>(job, counts, open) }
             }
             $(#[$features])?
-            unsafe fn mark_f32<N: Norm, const D: usize, const EXACT: bool>(
-                job: &Job<'_, f32>, marks: &mut Marks, open: &mut Vec<Open>,
+            unsafe fn rows_f32<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f32>, own: &[u32], rows: &mut [Vec<u32>], open: &mut Vec<Open>,
             ) {
                 // SAFETY: as above.
-                unsafe { marks::mark::<$f32, N, D, EXACT>(job, marks, open) }
+                unsafe { generic::rows::<$f32, N, D, EXACT>(job, own, rows, open) }
             }
             $(#[$features])?
-            unsafe fn mark_f64<N: Norm, const D: usize, const EXACT: bool>(
-                job: &Job<'_, f64>, marks: &mut Marks, open: &mut Vec<Open>,
+            unsafe fn rows_f64<N: Norm, const D: usize, const EXACT: bool>(
+                job: &Job<'_, f64>, own: &[u32], rows: &mut [Vec<u32>], open: &mut Vec<Open>,
             ) {
                 // SAFETY: as above.
-                unsafe { marks::mark::<$f64, N, D, EXACT>(job, marks, open) }
+                unsafe { generic::rows::<$f64, N, D, EXACT>(job, own, rows, open) }
             }
-            $(#[$features])?
-            unsafe fn count_marks(words: &[u64]) -> u32 {
-                // SAFETY: as above.
-                unsafe { marks::count::<$f32>(words) }
-            }
-            $(#[$features])?
-            unsafe fn append(words: &[u64], labels: &[u32], own: u32, row: &mut Vec<u32>) {
-                // SAFETY: as above.
-                unsafe { marks::append::<$f32>(words, labels, own, row) }
-            }
-            $(#[$features])?
-            unsafe fn list(words: &[u64], numbers: &mut Vec<u16>) {
-                // SAFETY: as above.
-                unsafe { marks::list::<$f32>(words, numbers) }
-            }
-            $(#[$features])?
-            unsafe fn look_up(numbers: &[u16], labels: &[u32], own: u32, row: &mut Vec<u32>) {
-                // SAFETY: as above.
-                unsafe { marks::look_up(numbers, labels, own, row) }
-            }
-            $(#[$features])?
-            unsafe fn sort_u32(columns: &mut [[u32; sort::LANES]]) {
-                sort::sort_lanes(columns);
-            }
-            $(#[$features])?
-            unsafe fn sort_u64(columns: &mut [[u64; sort::LANES]]) {
-                sort::sort_lanes(columns);
-            }
-            const MARKS: MarkKernels = MarkKernels { count: count_marks, append, list, look_up };
             $(#[$features])?
             unsafe fn boxes_f32<N: Norm>(
                 job: &BoxJob<'_, f32>, skip_above: f32, take_below: f32,
@@ -290,6 +261,14 @@ macro_rules! level {
                 unsafe { generic::gather_labels(from, pieces, to) }
             }
             $(#[$features])?
+            unsafe fn sort_u32(columns: &mut [[u32; sort::LANES]]) {
+                sort::sort_lanes(columns);
+            }
+            $(#[$features])?
+            unsafe fn sort_u64(columns: &mut [[u64; sort::LANES]]) {
+                sort::sort_lanes(columns);
+            }
+            $(#[$features])?
             unsafe fn distances<T: crate::scalar::Scalar>(
                 metric: Metric, data: &[T], query: &[T], ids: &[u32], out: &mut Vec<T>,
             ) {
@@ -297,14 +276,14 @@ macro_rules! level {
             }
 
             macro_rules! by_dimension {
-                ($dim:expr, $count:ident, $mark:ident, $norm:ty, $exact:expr) => {
+                ($dim:expr, $count:ident, $rows:ident, $norm:ty, $exact:expr) => {
                     match $dim {
-                        $($own => by_dimension!(@ $count, $mark, $norm, $own, $exact),)*
-                        _ => by_dimension!(@ $count, $mark, $norm, 0, $exact),
+                        $($own => by_dimension!(@ $count, $rows, $norm, $own, $exact),)*
+                        _ => by_dimension!(@ $count, $rows, $norm, 0, $exact),
                     }
                 };
-                (@ $count:ident, $mark:ident, $norm:ty, $d:literal, $exact:expr) => {
-                    Lanes { count: $count::<$norm, $d, { $exact }>, mark: $mark::<$norm, $d, { $exact }> }
+                (@ $count:ident, $rows:ident, $norm:ty, $d:literal, $exact:expr) => {
+                    Lanes { count: $count::<$norm, $d, { $exact }>, rows: $rows::<$norm, $d, { $exact }> }
                 };
             }
 
@@ -371,12 +350,12 @@ macro_rules! level {
             ) -> Kernels<f32> {
                 const FUSED: bool = <$f32 as Vector>::FUSED;
                 let (exact, boxes) = match metric {
-                    Metric::L2 => (by_dimension!(dim, count_f32, mark_f32, L2, FUSED), boxes_f32::<L2> as _),
-                    Metric::L1 => (by_dimension!(dim, count_f32, mark_f32, L1, FUSED), boxes_f32::<L1> as _),
-                    Metric::Linf => (by_dimension!(dim, count_f32, mark_f32, Linf, FUSED), boxes_f32::<Linf> as _),
+                    Metric::L2 => (by_dimension!(dim, count_f32, rows_f32, L2, FUSED), boxes_f32::<L2> as _),
+                    Metric::L1 => (by_dimension!(dim, count_f32, rows_f32, L1, FUSED), boxes_f32::<L1> as _),
+                    Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
                 let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
-                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, marks: MARKS, sort_u32, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_u32, sort_u64, distances }
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f64(
@@ -385,24 +364,24 @@ macro_rules! level {
                 const FUSED: bool = <$f64 as Vector>::FUSED;
                 let (exact, filter, boxes) = match metric {
                     Metric::L2 => (
-                        by_dimension!(dim, count_f64, mark_f64, L2, FUSED),
-                        by_dimension!(dim, count_f32, mark_f32, L2, false),
+                        by_dimension!(dim, count_f64, rows_f64, L2, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, L2, false),
                         boxes_f64::<L2> as _,
                     ),
                     Metric::L1 => (
-                        by_dimension!(dim, count_f64, mark_f64, L1, FUSED),
-                        by_dimension!(dim, count_f32, mark_f32, L1, false),
+                        by_dimension!(dim, count_f64, rows_f64, L1, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, L1, false),
                         boxes_f64::<L1> as _,
                     ),
                     Metric::Linf => (
-                        by_dimension!(dim, count_f64, mark_f64, Linf, FUSED),
-                        by_dimension!(dim, count_f32, mark_f32, Linf, false),
+                        by_dimension!(dim, count_f64, rows_f64, Linf, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, Linf, false),
                         boxes_f64::<Linf> as _,
                     ),
                 };
                 let (filter, gather_f32) = (Some(filter), gather::<f32>);
                 let (gather, distances) = (gather::<f64>, distances::<f64>);
-                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, marks: MARKS, sort_u32, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_u32, sort_u64, distances }
             }
         }
         pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64};

@@ -10,7 +10,6 @@
 mod generic;
 mod knn;
 mod level;
-mod marks;
 mod nearest;
 mod ranks;
 mod scalar;
@@ -25,7 +24,6 @@ mod avx512;
 pub(crate) use knn::{Hits, Kept, LeafJob, NearestKernels, NodeJob, Ranks};
 pub use level::SimdLevel;
 pub(crate) use level::level;
-pub(crate) use marks::Marks;
 pub(crate) use ranks::FULL;
 pub(crate) use sort::LANES as SORTED_AT_ONCE;
 
@@ -43,6 +41,8 @@ pub(crate) struct Job<'a, L> {
     pub(crate) coords: &'a [L],
     pub(crate) stride: usize,
     pub(crate) len: usize,
+    /// The candidates' names, padded like a column; may be empty for counting.
+    pub(crate) labels: &'a [u32],
     /// The queries, row after row.
     pub(crate) queries: &'a [L],
     pub(crate) count: usize,
@@ -137,7 +137,7 @@ impl<T> BoxJob<'_, T> {
 }
 
 type CountFn<L> = unsafe fn(&Job<'_, L>, &mut [u64], &mut Vec<Open>);
-type MarkFn<L> = unsafe fn(&Job<'_, L>, &mut Marks, &mut Vec<Open>);
+type RowsFn<L> = unsafe fn(&Job<'_, L>, &[u32], &mut [Vec<u32>], &mut Vec<Open>);
 type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>, T, T) -> (u32, u32);
 type LocalizeFn = unsafe fn(&mut GatherJob<'_, f64, f32>) -> f32;
 type GatherFn<T> = unsafe fn(&mut GatherJob<'_, T, T>);
@@ -148,7 +148,7 @@ type DistancesFn<T> = unsafe fn(Metric, &[T], &[T], &[u32], &mut Vec<T>);
 #[derive(Clone, Copy)]
 pub(crate) struct Lanes<L> {
     count: CountFn<L>,
-    mark: MarkFn<L>,
+    rows: RowsFn<L>,
 }
 
 impl<L: Scalar> Lanes<L> {
@@ -161,51 +161,19 @@ impl<L: Scalar> Lanes<L> {
         unsafe { (self.count)(job, counts, open) }
     }
 
-    /// Marks the matches of every query; undecided ones go to `open`.
-    pub(crate) fn mark(&self, job: &Job<'_, L>, marks: &mut Marks, open: &mut Vec<Open>) {
+    /// Appends to `rows[q]` the labels that match query `q`, except `own[q]`.
+    pub(crate) fn rows(
+        &self,
+        job: &Job<'_, L>,
+        own: &[u32],
+        rows: &mut [Vec<u32>],
+        open: &mut Vec<Open>,
+    ) {
         job.check();
-        assert!(marks.has_room_for(job.count, job.len));
-        // SAFETY: as for `count`, and there is room for the marks.
-        unsafe { (self.mark)(job, marks, open) }
-    }
-}
-
-/// What is made of marks.
-#[derive(Clone, Copy)]
-pub(crate) struct MarkKernels {
-    count: unsafe fn(&[u64]) -> u32,
-    append: unsafe fn(&[u64], &[u32], u32, &mut Vec<u32>),
-    list: unsafe fn(&[u64], &mut Vec<u16>),
-    look_up: unsafe fn(&[u16], &[u32], u32, &mut Vec<u32>),
-}
-
-impl MarkKernels {
-    /// How many candidates are marked.
-    pub(crate) fn count(&self, words: &[u64]) -> usize {
-        // SAFETY: `Kernels::new` has made sure that the processor has the instruction set.
-        unsafe { (self.count)(words) as usize }
-    }
-
-    /// Appends to `row` the labels of the candidates that are marked, except `own`.
-    pub(crate) fn append(&self, words: &[u64], labels: &[u32], own: u32, row: &mut Vec<u32>) {
-        assert!(words.len() * u64::BITS as usize <= labels.len());
-        // SAFETY: there is a label for every bit; the level is available.
-        unsafe { (self.append)(words, labels, own, row) }
-    }
-
-    /// Appends the numbers of the candidates that are marked.
-    pub(crate) fn list(&self, words: &[u64], numbers: &mut Vec<u16>) {
-        assert!(words.len() * u64::BITS as usize <= 1 << 16);
-        // SAFETY: the level is available.
-        unsafe { (self.list)(words, numbers) }
-    }
-
-    /// Appends to `row` the labels with these numbers, except `own`. There must be as many labels as
-    /// any list that was made may name.
-    pub(crate) fn look_up(&self, numbers: &[u16], labels: &[u32], own: u32, row: &mut Vec<u32>) {
-        assert!(numbers.iter().all(|&number| usize::from(number) < labels.len()));
-        // SAFETY: there is a label for every number; the level is available.
-        unsafe { (self.look_up)(numbers, labels, own, row) }
+        assert!(job.len.next_multiple_of(PAD) <= job.labels.len());
+        assert!(job.count <= own.len() && job.count <= rows.len());
+        // SAFETY: as for `count`, and labels are padded.
+        unsafe { (self.rows)(job, own, rows, open) }
     }
 }
 
@@ -224,7 +192,6 @@ pub(crate) struct Kernels<T> {
     gather: GatherFn<T>,
     gather_f32: GatherFn<f32>,
     labels: LabelsFn,
-    pub(crate) marks: MarkKernels,
     sort_u32: unsafe fn(&mut [[u32; SORTED_AT_ONCE]]),
     sort_u64: unsafe fn(&mut [[u64; SORTED_AT_ONCE]]),
     distances: DistancesFn<T>,
