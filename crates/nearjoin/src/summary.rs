@@ -39,7 +39,7 @@ impl Effort {
         pairs: 1 << 18,
         coordinates: 1 << 24,
         kept: 1 << 13,
-        ordered: 1 << 13,
+        ordered: 1 << 14,
         extents: None,
         nearest: None,
     };

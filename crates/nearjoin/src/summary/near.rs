@@ -18,8 +18,8 @@ const SPREAD: usize = 256;
 /// One in so many is in the smaller sample.
 const FEWER: usize = 8;
 /// Coordinates that are looked at for one question, at the most, and for the number of neighbours.
-const WORK: usize = 1 << 14;
-const NEIGHBORS_WORK: usize = 1 << 18;
+const WORK: usize = 1 << 15;
+const NEIGHBORS_WORK: usize = 1 << 19;
 /// Pairs, and queries, from which on a share is sure enough.
 const SURE: usize = 512;
 const QUERIES: usize = 64;

@@ -79,9 +79,11 @@ impl<T: Scalar> CpuJoin<'_, T> {
         if request.distances {
             self.measure(worker, block);
         }
-        if request.sorted && !self.in_order {
-            let Worker { scanner, distances, sorter, moved, .. } = worker;
-            let rows = &mut scanner.matches.rows[..block.len()];
+        let Worker { scanner, distances, sorter, moved, .. } = worker;
+        let rows = &mut scanner.matches.rows[..block.len()];
+        // What the lanes left open comes last, whatever the order of the candidates.
+        let in_order = |rows: &[Vec<u32>]| self.in_order && rows.iter().all(|row| row.is_sorted());
+        if request.sorted && !in_order(rows) {
             match request.distances {
                 true => sorter.sort_with(&self.kernels, rows, distances, moved),
                 false => sorter.sort(&self.kernels, rows),
