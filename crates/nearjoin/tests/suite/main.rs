@@ -16,7 +16,6 @@ mod hybrid;
 mod knn;
 mod monitor;
 mod parts;
-mod plans;
 mod properties;
 mod range;
 mod ranges;
