@@ -2,13 +2,11 @@
 
 mod distances;
 mod estimated;
-mod near;
 mod pruning;
 
 use distances::TOGETHER;
 pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
-pub(crate) use near::Near;
 pub(crate) use pruning::Pruning;
 
 use rayon::prelude::*;
@@ -25,8 +23,6 @@ pub(crate) struct Effort {
     coordinates: usize,
     /// Of these pairs so many are kept, for questions that are asked often.
     kept: usize,
-    /// Points that are put in order, to look at more pairs.
-    ordered: usize,
     /// Rows whose extents are taken for those of all; all of them where there is no number.
     extents: Option<usize>,
     /// Neighbours for which it is tried how well boxes tell points apart.
@@ -39,7 +35,6 @@ impl Effort {
         pairs: 1 << 18,
         coordinates: 1 << 24,
         kept: 1 << 13,
-        ordered: 1 << 14,
         extents: None,
         nearest: None,
     };
@@ -48,7 +43,6 @@ impl Effort {
         pairs: 1 << 14,
         coordinates: 1 << 22,
         kept: 1 << 10,
-        ordered: 0,
         extents: Some(4096),
         nearest: None,
     };
@@ -121,8 +115,6 @@ pub(crate) struct Summary {
     pub(crate) metric: Metric,
     /// Differences of some of the sampled pairs, a column for each dimension.
     pub(crate) differences: Vec<Vec<f64>>,
-    /// More points, in order along a dimension, where there are many.
-    pub(crate) near: Option<Near>,
     /// Neighbours within ε of a left point, by the sample.
     pub(crate) pairs: Pairs,
     /// How well boxes tell points apart, where that was asked and there are enough of them.
@@ -159,7 +151,6 @@ impl Summary {
             reach: threshold.reach,
             metric: threshold.metric,
             differences: Vec::new(),
-            near: None,
             pairs: Pairs::none(dim),
             pruning: None,
         };
@@ -216,13 +207,7 @@ impl Summary {
             false => (0..dim).into_par_iter().with_min_len(8).map(difference).collect(),
         };
         let others = right.len() - usize::from(is_self);
-        let of = (left.len(), others);
-        self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, of);
-        self.near = Near::new(left, right, t.metric, is_self, effort.ordered);
-        if let Some(near) = &self.near {
-            let (hits, pairs) = near.within(self.eps);
-            self.pairs = self.pairs.counted(&hits, pairs, of);
-        }
+        self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, (left.len(), others));
     }
 
     /// The fraction of sampled pairs that differ by at most `limits[j]` in each listed
@@ -230,7 +215,6 @@ impl Summary {
     /// independent.
     pub(crate) fn fraction(&self, limits: &[(usize, f64)]) -> f64 {
         const ENOUGH: usize = 8;
-        const SURE: usize = 256;
         let pairs = self.differences.first().map_or(0, Vec::len);
         if pairs == 0 {
             return 0.0;
@@ -244,11 +228,6 @@ impl Summary {
         }
         let hits = near.iter().map(|near| usize::from(*near)).sum::<usize>();
         let fraction = hits as f64 / pairs as f64;
-        if hits < SURE
-            && let Some(fraction) = self.near.as_ref().and_then(|near| near.fraction(limits))
-        {
-            return fraction;
-        }
         if hits >= ENOUGH {
             return fraction;
         }
@@ -340,7 +319,6 @@ pub(crate) mod tests {
             reach: eps,
             metric: Metric::L2,
             differences: Vec::new(),
-            near: None,
             pairs: Pairs::none(dim),
             pruning: None,
         }

@@ -111,7 +111,7 @@ fn extents<R: Iterator<Item = f64>>(
 
 /// How a key is made of coordinates. Keys only order the points: the join relies on
 /// boxes, so no rounding here can lose a pair.
-pub(crate) struct Scale {
+struct Scale {
     cells: Vec<Cells>,
     curve_bits: u32,
 }
@@ -126,7 +126,7 @@ struct Cells {
 
 impl Scale {
     /// Keys of at most `bits` bits.
-    pub(crate) fn new(extents: &[(f64, f64)], eps: f64, bits: u32) -> Self {
+    fn new(extents: &[(f64, f64)], eps: f64, bits: u32) -> Self {
         let mut left = (f64::from(bits) * CELL_SHARE) as u32;
         let share = left / extents.len().clamp(1, CURVE_DIMS) as u32;
         let mut cells = Vec::new();
@@ -160,7 +160,7 @@ impl Scale {
 
     /// Cells in the order of an ox that ploughs: every other row backwards, so that points
     /// at the end of one row and the start of the next are neighbours in space too.
-    pub(crate) fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
+    fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
         let mut key = 0u64;
         let mut within = [0u32; CURVE_DIMS];
         let mut backwards = false;

@@ -1,8 +1,6 @@
 //! Which strategy, in which shape, from estimated costs.
 
-use super::cpu;
 use super::estimate::{self, Cost, Sharing};
-use super::trial::Tried;
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
 use crate::options::Strategy;
@@ -57,36 +55,24 @@ pub(crate) struct Shaping {
     pub(crate) whole_cells: bool,
 }
 
-/// Every strategy, the cheapest first. The recursive join and the directory are tried on a sample
-/// where they are wanted by name, or where their index alone does not take longer than all of another.
+/// Every strategy, the cheapest first.
 pub(super) fn alternatives(
     summary: &Summary,
     shaping: Shaping,
     neighbors: f64,
-    wanted: Strategy,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
     let dims = by_selectivity(summary);
-    let brute = Alternative {
-        strategy: Strategy::Brute,
-        cost: estimate::brute(summary),
-        detail: Detail::Brute,
-    };
-    let boxed = cpu::worth_boxing(Strategy::Grid, neighbors, summary.right);
-    let mut tried = estimate::tried(summary, &dims, neighbors, boxed);
-    let grid = grid(summary, &dims, shaping, if boxed { tried.taken } else { 0.0 });
-    let least = [&brute, &grid].map(|a| a.cost.nanoseconds(sharing)).into_iter().reduce(f64::min);
-    let is_open = |strategy: Strategy, cost: &Cost| {
-        wanted == strategy || least.is_none_or(|least| cost.index / sharing.threads < least)
-    };
-    let rough = ego(summary, &dims, tried);
-    if !boxed && is_open(Strategy::Ego, &rough.cost) {
-        tried = estimate::tried(summary, &dims, neighbors, true);
-    }
-    let rough = directory(summary, &dims, shaping, false);
-    let try_it = is_open(Strategy::Directory, &rough.cost);
-    let directory = if try_it { directory(summary, &dims, shaping, true) } else { rough };
-    let mut all = vec![brute, directory, grid, ego(summary, &dims, tried)];
+    let mut all = vec![
+        Alternative {
+            strategy: Strategy::Brute,
+            cost: estimate::brute(summary),
+            detail: Detail::Brute,
+        },
+        directory(summary, &dims, shaping),
+        grid(summary, &dims, shaping),
+        ego(summary, &dims, neighbors),
+    ];
     sort(&mut all, sharing);
     all
 }
@@ -110,32 +96,27 @@ pub(super) fn by_selectivity(summary: &Summary) -> Vec<usize> {
     dims.into_iter().map(|(j, _)| j).collect()
 }
 
-pub(super) fn directory(
-    summary: &Summary,
-    dims: &[usize],
-    shaping: Shaping,
-    try_it: bool,
-) -> Alternative {
+pub(super) fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     let dims: Vec<usize> = dims.iter().copied().take(shaping.levels).collect();
-    let cost = estimate::directory(summary, &dims, shaping.fanout, try_it);
+    let cost = estimate::directory(summary, &dims, shaping.fanout);
     let shape = directory::Shape { dims, fanout: shaping.fanout };
     Alternative { strategy: Strategy::Directory, cost, detail: Detail::Directory(shape) }
 }
 
-fn ego(summary: &Summary, dims: &[usize], tried: Tried) -> Alternative {
-    let cost = estimate::ego(summary, tried);
+fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Alternative {
+    let cost = estimate::ego(summary, dims, neighbors);
     Alternative { strategy: Strategy::Ego, cost, detail: Detail::Ego(dims.to_vec()) }
 }
 
 /// The cheapest grid: how many dimensions to index, and how wide the cells.
-fn grid(summary: &Summary, dims: &[usize], shaping: Shaping, taken: f64) -> Alternative {
+fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
     let mut best: Option<(Cost, Shape)> = None;
     for indexed in 1..=dims.len().min(MAX_AXES) {
         for factor in [1.0, 4.0, 16.0] {
             let Some(shape) = shape(summary, &dims[..indexed], factor, shaping) else {
                 continue;
             };
-            let cost = estimate::grid(summary, &shape.axes, taken);
+            let cost = estimate::grid(summary, &shape.axes);
             if best.as_ref().is_none_or(|(least, _)| cost.per_query < least.per_query) {
                 best = Some((cost, shape));
             }

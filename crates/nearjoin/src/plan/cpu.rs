@@ -63,7 +63,7 @@ impl OnCpu {
 /// Whether boxes pay. The recursive join and the trees live by them. Elsewhere they take whole
 /// blocks where neighbourhoods are large; and brute force and the directory have nothing else to
 /// skip points by, if there are enough of them.
-pub(super) fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
+fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
     match strategy {
         Strategy::Ego | Strategy::Tree => true,
         Strategy::Grid => neighbors > CROWDED,

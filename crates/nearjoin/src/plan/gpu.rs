@@ -52,7 +52,7 @@ pub(super) fn alternatives(summary: &Summary, shaping: Shaping, speed: Speed) ->
         detail: Detail::Brute,
     };
     let levels = Shaping { levels: shaping.levels.min(MAX_AXES), ..shaping };
-    let mut parts = directory(summary, &dims, levels, false);
+    let mut parts = directory(summary, &dims, levels);
     let all_parts = (shaping.fanout as f64).powi(levels.levels as i32);
     parts.cost = cost(summary, speed, parts.cost.tests, all_parts / 8.0, levels.levels);
     let mut all = vec![brute, parts, grid(summary, &dims, shaping, speed)];

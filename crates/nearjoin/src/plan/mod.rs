@@ -18,9 +18,7 @@ mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
-mod quantiles;
 pub(crate) mod ranges;
-mod trial;
 
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
@@ -161,8 +159,7 @@ pub(crate) fn on_cpu_for(
     let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);
-            let (shaping, wanted) = (shaping(within), asked.options.strategy);
-            (choose::alternatives(summary, shaping, neighbors, wanted, &sharing), sharing)
+            (choose::alternatives(summary, shaping(within), neighbors, &sharing), sharing)
         }
         Question::Nearest(nearest) => {
             let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);

@@ -51,7 +51,7 @@ impl Sample {
 pub(crate) struct Unit {
     metric: Metric,
     /// A power of two, so that coordinates in units are exact and their squares do not overflow.
-    pub(super) length: f64,
+    length: f64,
 }
 
 impl Unit {
@@ -67,7 +67,6 @@ impl Unit {
 }
 
 /// The sampled points, a column for each dimension, in units.
-#[derive(Clone, Debug)]
 pub(crate) struct Columns {
     unit: Unit,
     len: usize,
@@ -113,52 +112,6 @@ impl Columns {
                 }
             }
             take(acc);
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(super) fn column(&self, j: usize) -> &[f64] {
-        &self.coords[j * self.len..][..self.len]
-    }
-
-    /// Puts the points in order along one dimension.
-    pub(super) fn sort_along(&mut self, axis: usize) {
-        let mut order: Vec<(f64, u32)> = self.column(axis).iter().copied().zip(0..).collect();
-        order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let mut sorted = Vec::with_capacity(self.len);
-        for column in self.coords.chunks_exact_mut(self.len) {
-            sorted.clear();
-            sorted.extend(order.iter().map(|(_, at)| column[*at as usize]));
-            column.copy_from_slice(&sorted);
-        }
-    }
-
-    /// Every so many of the points.
-    pub(super) fn every(&self, step: usize) -> Self {
-        let columns = self.coords.chunks_exact(self.len);
-        let coords = columns.flat_map(|column| column.iter().copied().step_by(step)).collect();
-        Columns { unit: self.unit, len: self.len.div_ceil(step), coords }
-    }
-
-    /// The accumulated distances of a query, in units, from some of the points.
-    pub(super) fn accumulate(
-        &self,
-        query: &[f64],
-        points: core::ops::Range<usize>,
-        acc: &mut Vec<f64>,
-    ) {
-        acc.clear();
-        acc.resize(points.len(), 0.0);
-        for (j, &x) in query.iter().enumerate() {
-            let column = &self.column(j)[points.clone()];
-            match self.unit.metric {
-                Metric::L2 => widen(Metric::L2, x, column, acc),
-                Metric::L1 => widen(Metric::L1, x, column, acc),
-                Metric::Linf => widen(Metric::Linf, x, column, acc),
-            }
         }
     }
 
@@ -322,24 +275,6 @@ impl Pairs {
         estimated.low = estimated.low.min(estimated.about);
         estimated.high = estimated.high.min(pairs as f64);
         Pairs { neighbors: estimated.times(per_pair), rate: tail.rate }
-    }
-}
-
-impl Pairs {
-    /// The same where more pairs have been looked at, and enough of them are within ε: hits of some
-    /// queries, and all pairs.
-    pub(super) fn counted(self, hits: &[usize], pairs: usize, of: (usize, usize)) -> Self {
-        let total: usize = hits.iter().sum();
-        if total < ENOUGH {
-            return self;
-        }
-        let neighbors = range(total as f64, deviation(hits, pairs, of));
-        let neighbors = neighbors.times(of.1 as f64 / pairs as f64);
-        let sureness = |range: Estimated| range.high * self.neighbors.low / range.low;
-        match sureness(neighbors) < self.neighbors.high {
-            true => Pairs { neighbors, ..self },
-            false => self,
-        }
     }
 }
 
