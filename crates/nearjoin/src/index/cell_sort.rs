@@ -45,10 +45,12 @@ const CELLS: usize = 1 << 13;
 const CROWDED: usize = 1 << 15;
 /// Bytes of records up to which there are no buckets, ...
 const SMALL: usize = 4 << 20;
-/// ... and where all threads can do without: from about here on rows that are looked up in the
-/// input are seldom in a cache of one's own. Three times as many take twice as long to look up as
-/// records to move, on a processor with 32 MiB that all cores share.
-const SMALL_FOR_ALL: usize = 8 << 20;
+/// ... and where all threads can do without: for each of them, and at least and at most in all. It is
+/// about what their own caches hold together, beyond which rows that are looked up in the input are
+/// seldom in one. Two threads of a Zen 4 take twice as long to look up 32 MiB as to move records; 16 of a
+/// Sapphire Rapids take less.
+const SMALL_FOR_EACH: usize = 2 << 20;
+const SMALL_FOR_ALL: core::ops::RangeInclusive<usize> = 8 << 20..=32 << 20;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes of a row number and a cell.
@@ -109,7 +111,9 @@ impl Rows {
     /// cells, so that no more of them share the work than there are rows to make that worth it.
     pub(crate) fn are_few(&self, threads: usize) -> bool {
         let for_all = threads <= 2 * self.len / self.cells.max(1);
-        self.len * self.record() <= if for_all { SMALL_FOR_ALL } else { SMALL }
+        let (least, most) = (*SMALL_FOR_ALL.start(), *SMALL_FOR_ALL.end());
+        let all = (threads * SMALL_FOR_EACH).clamp(least, most);
+        self.len * self.record() <= if for_all { all } else { SMALL }
     }
 
     /// Bytes that [`order`] takes beside its result.
