@@ -242,7 +242,9 @@ impl<'a, T: Scalar> Case<'a, T> {
         check_pairs(plan, Pairs::new(), &expected.triples(), context);
         let half = self.half(expected);
         check_pairs(plan, Pairs::new().half(true), &half, context);
-        check_half_blocks(plan, self.right.is_none(), &half, context);
+        for sorted in [false, true] {
+            check_half_blocks_sorted(plan, self.right.is_none(), &half, sorted, context);
+        }
     }
 }
 
@@ -345,10 +347,23 @@ pub(crate) fn check_half_blocks<T: Scalar>(
     expected: &[(u32, u32, u64)],
     context: &str,
 ) {
+    check_half_blocks_sorted(plan, is_self, expected, false, context);
+}
+
+/// The same, where rows are to ascend or not.
+fn check_half_blocks_sorted<T: Scalar>(
+    plan: &Plan<'_, T>,
+    is_self: bool,
+    expected: &[(u32, u32, u64)],
+    sorted: bool,
+    context: &str,
+) {
+    let context = &format!("{context}, sorted {sorted}");
     let mut triples = Vec::new();
     let mut sink = Callback::new(|block: &Block<T>| {
         let mut distances = block.distances.iter();
         for (query, neighbors) in block.iter() {
+            assert!(!sorted || neighbors.is_sorted(), "{context}: {query} in half blocks");
             for (&neighbor, distance) in neighbors.iter().zip(distances.by_ref()) {
                 let turned = is_self && neighbor < query;
                 let (left, right) = if turned { (neighbor, query) } else { (query, neighbor) };
@@ -358,6 +373,7 @@ pub(crate) fn check_half_blocks<T: Scalar>(
         ControlFlow::Continue(())
     })
     .half(true)
+    .sorted(sorted)
     .distances(true);
     let stats = plan.run(&mut sink).expect(context);
     assert_eq!(stats.pairs, expected.len() as u64, "{context}: half blocks in the stats");

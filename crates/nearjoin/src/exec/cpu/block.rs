@@ -108,7 +108,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         self.begin_rows(worker, block, mode, exclude);
 
         let Worker { scanner, candidates, work, sorter, singles, .. } = worker;
-        if request.sorted && self.in_order {
+        if request.sorted && self.in_order && !request.once {
             // One order of the candidates is the order of all rows.
             let runs = candidates.test.iter().chain(&candidates.take);
             sorter.singles(runs, self.right.ids(), singles);
