@@ -16,7 +16,7 @@ for every point at once. The answer is exact, and the same on every machine and 
 """
 
 from ._batches import Batches, eps_batches, knn_batches
-from ._files import info, read
+from ._files import info, read, release_memory
 from ._groups import components, dbscan
 from ._joins import eps_count, eps_degrees, eps_join, estimate_eps, knn_join, plan
 from ._nearjoin import __version__
@@ -43,4 +43,5 @@ __all__ = [
     "knn_join",
     "plan",
     "read",
+    "release_memory",
 ]

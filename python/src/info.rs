@@ -38,6 +38,12 @@ pub(crate) fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
+/// Gives kept memory back to the system, and tells how many bytes it was.
+#[pyfunction]
+pub(crate) fn release_memory() -> u64 {
+    nearjoin::release_memory()
+}
+
 fn of_gpu(py: Python<'_>, gpu: Gpu) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("calibration", in_words_of_python(&gpu.calibration()))?;

@@ -24,7 +24,7 @@ mod _nearjoin {
     #[pymodule_export]
     use super::batches::{Batches, eps_batches, knn_batches};
     #[pymodule_export]
-    use super::info::info;
+    use super::info::{info, release_memory};
     #[pymodule_export]
     use super::join::{eps_count, eps_csr, eps_degrees, estimate_eps, groups, knn, plan};
     #[pymodule_export]

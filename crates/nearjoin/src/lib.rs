@@ -56,7 +56,7 @@ pub use join::{
     EpsJoin, Estimate, Indexed, Join, KnnJoin, Plan, components, count_pairs, dbscan, eps_join,
     eps_join_between, knn_join, knn_join_between,
 };
-pub use memory::{Buffer, SystemMemory};
+pub use memory::{Buffer, SystemMemory, release_memory};
 pub use metric::Metric;
 pub use monitor::{Monitor, Phase, Progress};
 pub use options::{Device, DuplicateRemoval, Partitioning, RangesOptions, Strategy};

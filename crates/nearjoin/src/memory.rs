@@ -1,9 +1,14 @@
 //! Large arrays in huge pages, and rows written into them by many threads.
 //!
 //! Fresh memory in pages of 4 KiB costs more to touch than most joins take. Arrays of
-//! a megabyte and more are mapped on their own, aligned to 2 MiB and marked for huge pages.
+//! a megabyte and more are mapped on their own, aligned to 2 MiB and marked for huge pages. Some of
+//! what is given back is kept for the next join.
 #![allow(unsafe_code)]
 
+#[cfg(unix)]
+mod kept;
+#[cfg(unix)]
+mod pages;
 mod system;
 
 pub use system::SystemMemory;
@@ -13,14 +18,30 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::error::{Error, Result};
+use rayon::prelude::*;
 
-/// A number for which all bits zero is the value 0. Sealed: its module is private.
-pub trait Zeroable: Copy + Send + Sync + 'static {}
-impl Zeroable for u32 {}
-impl Zeroable for u64 {}
-impl Zeroable for f32 {}
-impl Zeroable for f64 {}
+use crate::error::{Error, Result};
+#[cfg(unix)]
+use pages::Ask;
+
+/// A number, or some of them, for which all bits zero is the value 0 and any bits are a value.
+/// Sealed: its module is private.
+pub trait Zeroable: Copy + Send + Sync + 'static {
+    /// Whether there may be bytes between the numbers that are none of theirs.
+    const PADDED: bool = true;
+}
+impl Zeroable for u32 {
+    const PADDED: bool = false;
+}
+impl Zeroable for u64 {
+    const PADDED: bool = false;
+}
+impl Zeroable for f32 {
+    const PADDED: bool = false;
+}
+impl Zeroable for f64 {
+    const PADDED: bool = false;
+}
 
 /// An array of numbers, in huge pages where it is large.
 ///
@@ -37,23 +58,15 @@ enum Memory<T> {
 
 #[cfg(unix)]
 struct Mapping<T> {
-    data: *mut T,
-    mapped: usize,
+    pages: pages::Pages,
     len: usize,
+    numbers: PhantomData<T>,
 }
 
-// SAFETY: a mapping is owned memory, as a `Vec` is.
 #[cfg(unix)]
-unsafe impl<T: Send> Send for Mapping<T> {}
-// SAFETY: as above; shared access only reads.
-#[cfg(unix)]
-unsafe impl<T: Sync> Sync for Mapping<T> {}
-
-#[cfg(unix)]
-impl<T> Drop for Mapping<T> {
-    fn drop(&mut self) {
-        // SAFETY: these bytes are mapped and owned, and unmapped once.
-        unsafe { libc::munmap(self.data.cast(), self.mapped) };
+impl<T> Mapping<T> {
+    fn data(&self) -> *mut T {
+        self.pages.data().cast()
     }
 }
 
@@ -63,33 +76,80 @@ const SMALL_PAGE: usize = 4096;
 #[cfg(unix)]
 const ANY_PAGE: usize = 64 << 10;
 
+/// Bytes that one thread clears sooner than the system has handed out fresh ones.
+#[cfg(unix)]
+const CLEARED_ALONE: usize = 16 << 20;
+
 impl<T: Zeroable> Buffer<T> {
-    /// `len` zeros. Pages are not touched yet where the memory is mapped.
+    /// `len` zeros. Pages are not touched yet where the memory is mapped, unless it was kept from
+    /// before.
     ///
     /// # Errors
     /// If the system refuses the memory.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| bytes < isize::MAX as usize / 2)
-            .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+        let bytes = bytes_of::<T>(len)?;
         #[cfg(unix)]
         if bytes >= HUGE_PAGE / 2 {
-            return Ok(Buffer { memory: Memory::Mapped(Mapping::new(len, bytes)?) });
+            let ask = if bytes <= CLEARED_ALONE { Ask::Kept } else { Ask::Fresh };
+            let (mut buffer, fresh) = Self::mapped(len, bytes, ask)?;
+            if !fresh {
+                clear(&mut buffer);
+            }
+            return Ok(buffer);
         }
-        let mut owned = Vec::new();
-        owned.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes })?;
-        // SAFETY: every `Zeroable` is a number, for which all bits zero is the value 0.
-        owned.resize(len, unsafe { core::mem::zeroed() });
+        let mut owned = with_capacity(len).map_err(|_| Error::OutOfMemory { bytes })?;
+        owned.resize(len, zero());
         Ok(Buffer { memory: Memory::Owned(owned) })
     }
 
     /// `len` zeros in pages that all threads of the pool have touched, so that later
     /// writes meet no page fault.
     pub(crate) fn faulted_in(len: usize) -> Result<Self> {
-        let mut buffer = Self::zeroed(len)?;
-        touch_all(&mut buffer);
+        #[cfg(unix)]
+        if bytes_of::<T>(len)? >= HUGE_PAGE / 2 {
+            let (mut buffer, fresh) = Self::mapped(len, bytes_of::<T>(len)?, Ask::Kept)?;
+            match fresh {
+                true => touch_all(&mut buffer),
+                false => clear_all(&mut buffer),
+            }
+            return Ok(buffer);
+        }
+        Self::zeroed(len)
+    }
+
+    /// `len` numbers of any value, for whoever writes all of them before anybody reads one; and
+    /// whether nobody has touched their pages yet.
+    pub(crate) fn to_fill(len: usize) -> Result<(Self, bool)> {
+        #[cfg(unix)]
+        if bytes_of::<T>(len)? >= HUGE_PAGE / 2 {
+            return Self::mapped(len, bytes_of::<T>(len)?, Ask::KeptNumbers);
+        }
+        Ok((Self::zeroed(len)?, false))
+    }
+
+    /// The same in pages that all threads of the pool have touched.
+    pub(crate) fn faulted_to_fill(len: usize) -> Result<Self> {
+        let (mut buffer, fresh) = Self::to_fill(len)?;
+        if fresh {
+            touch_all(&mut buffer);
+        }
         Ok(buffer)
+    }
+
+    /// A mapped array, and whether it is fresh; of one that was kept, what its numbers were.
+    #[cfg(unix)]
+    fn mapped(len: usize, bytes: usize, ask: Ask) -> Result<(Self, bool)> {
+        let (pages, fresh) = pages::Pages::new(bytes, ask, T::PADDED)?;
+        let mapping = Mapping { pages, len, numbers: PhantomData };
+        Ok((Buffer { memory: Memory::Mapped(mapping) }, fresh))
+    }
+
+    /// Gives the memory back to the system, and keeps none of it for others.
+    pub(crate) fn discard(self) {
+        #[cfg(unix)]
+        if let Memory::Mapped(mapping) = self.memory {
+            mapping.pages.discard();
+        }
     }
 
     /// Copies into a `Vec`, for callers that need one.
@@ -98,53 +158,32 @@ impl<T: Zeroable> Buffer<T> {
     }
 }
 
-#[cfg(unix)]
-impl<T> Mapping<T> {
-    fn new(len: usize, bytes: usize) -> Result<Self> {
-        let mapped = bytes.next_multiple_of(ANY_PAGE);
-        let data = match map(mapped + HUGE_PAGE) {
-            Some(base) => {
-                let before = base.align_offset(HUGE_PAGE);
-                // SAFETY: `before` is below `HUGE_PAGE`, which the mapping has to spare, and a
-                // multiple of the page size. What lies before and behind the bytes is given back,
-                // since it would count against a limit of the address space.
-                unsafe {
-                    let data = base.byte_add(before);
-                    if before > 0 {
-                        libc::munmap(base, before);
-                    }
-                    libc::munmap(data.byte_add(mapped), HUGE_PAGE - before);
-                    data
-                }
-            }
-            // Where that is too much to ask for, huge pages are too.
-            None => map(mapped).ok_or(Error::OutOfMemory { bytes })?,
-        };
-        #[cfg(target_os = "linux")]
-        // SAFETY: the range lies in the mapping. The advice may be refused: then the
-        // pages are small and everything else is the same.
-        unsafe {
-            libc::madvise(data, bytes, libc::MADV_HUGEPAGE)
-        };
-        Ok(Mapping { data: data.cast(), mapped, len })
-    }
+/// Bytes of an array, if there can be so many.
+fn bytes_of<T>(len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .filter(|&bytes| bytes < isize::MAX as usize / 2)
+        .ok_or(Error::OutOfMemory { bytes: usize::MAX })
 }
 
-/// Fresh pages, unless the system refuses them.
-#[cfg(unix)]
-fn map(bytes: usize) -> Option<*mut libc::c_void> {
-    // SAFETY: an anonymous private mapping at an address of the system's choice.
-    let base = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    (base != libc::MAP_FAILED).then_some(base)
+/// Gives memory that was kept for later joins back to the system, and tells how many bytes that
+/// were.
+///
+/// What joins no longer use is kept within the process, at most 256 MiB and a sixteenth of what the
+/// process may have, so that the next join need not ask for fresh pages, which take longer to touch
+/// than a small join. It is given back by itself where the system refuses memory.
+///
+/// ```
+/// let data: Vec<f64> = (0..400_000).map(|i| f64::from(i * 7 % 1000)).collect();
+/// nearjoin::count_pairs(&nearjoin::Points::new(&data, 2)?, 0.5)?;
+/// nearjoin::release_memory();
+/// assert_eq!(nearjoin::release_memory(), 0);
+/// # Ok::<(), nearjoin::Error>(())
+/// ```
+pub fn release_memory() -> u64 {
+    #[cfg(unix)]
+    return pages::release();
+    #[cfg(not(unix))]
+    0
 }
 
 impl<T> Deref for Buffer<T> {
@@ -153,9 +192,10 @@ impl<T> Deref for Buffer<T> {
     fn deref(&self) -> &[T] {
         match &self.memory {
             Memory::Owned(owned) => owned,
-            // SAFETY: the mapping holds `len` elements, zero or written since.
+            // SAFETY: the pages hold `len` elements, which are zeros, numbers of earlier arrays
+            // (`Ask`), or written since.
             #[cfg(unix)]
-            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts(map.data, map.len) },
+            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts(map.data(), map.len) },
         }
     }
 }
@@ -166,7 +206,7 @@ impl<T> DerefMut for Buffer<T> {
             Memory::Owned(owned) => owned,
             // SAFETY: as for `deref`, and the borrow is unique.
             #[cfg(unix)]
-            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts_mut(map.data, map.len) },
+            Memory::Mapped(map) => unsafe { core::slice::from_raw_parts_mut(map.data(), map.len) },
         }
     }
 }
@@ -201,20 +241,37 @@ impl<T: PartialEq> PartialEq for Buffer<T> {
     }
 }
 
-/// Writes zeros to a place in every page of an array of zeros, so that later writes meet no page
-/// fault.
-pub(crate) fn touch<T: Zeroable>(zeros: &mut [T]) {
-    for at in (0..zeros.len()).step_by(SMALL_PAGE / size_of::<T>()) {
-        // SAFETY: a valid element; all bits zero is the value 0. The write is volatile so that it
-        // is made although it changes nothing.
-        unsafe { core::ptr::write_volatile(&mut zeros[at], core::mem::zeroed()) };
+fn zero<T: Zeroable>() -> T {
+    // SAFETY: for every `Zeroable` all bits zero is the value 0.
+    unsafe { core::mem::zeroed() }
+}
+
+/// Writes zeros to a place in every page of an array that nobody has written to, so that later
+/// writes meet no page fault.
+pub(crate) fn touch<T: Zeroable>(fresh: &mut [T]) {
+    for at in (0..fresh.len()).step_by(SMALL_PAGE / size_of::<T>()) {
+        // SAFETY: a valid element. The write is volatile so that it is made although it changes
+        // nothing.
+        unsafe { core::ptr::write_volatile(&mut fresh[at], zero()) };
     }
 }
 
 /// The same by all threads of the pool, a huge page each.
-pub(crate) fn touch_all<T: Zeroable>(zeros: &mut [T]) {
-    use rayon::prelude::*;
-    zeros.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(touch);
+pub(crate) fn touch_all<T: Zeroable>(fresh: &mut [T]) {
+    fresh.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(touch);
+}
+
+/// Writes zeros.
+#[cfg(unix)]
+fn clear<T: Zeroable>(numbers: &mut [T]) {
+    // SAFETY: a slice may be written, and all bits zero is a value of each element.
+    unsafe { core::ptr::write_bytes(numbers.as_mut_ptr(), 0, numbers.len()) };
+}
+
+/// The same by all threads of the pool.
+#[cfg(unix)]
+fn clear_all<T: Zeroable>(numbers: &mut [T]) {
+    numbers.par_chunks_mut(HUGE_PAGE / size_of::<T>()).for_each(clear);
 }
 
 /// A slice into which threads write rows that do not overlap.
@@ -304,6 +361,39 @@ impl<'a, T: Copy> RowWriter<'a, T> {
     }
 }
 
+/// Copies a row of a few dozen numbers: in steps of eight, the last of which may overlap the one before.
+/// To call the system's copy takes as long as that.
+#[inline(always)]
+pub(crate) fn copy_row<T: Copy>(to: &mut [T], from: &[T]) {
+    /// Copies `N` numbers from a place on.
+    #[inline(always)]
+    fn step<T: Copy, const N: usize>(to: &mut [T], from: &[T], at: usize) {
+        to[at..][..N].copy_from_slice(&from[at..][..N]);
+    }
+    let len = from.len();
+    assert_eq!(to.len(), len);
+    match len {
+        8.. => {
+            let mut at = 0;
+            while at + 8 < len {
+                step::<T, 8>(to, from, at);
+                at += 8;
+            }
+            step::<T, 8>(to, from, len - 8);
+        }
+        4.. => {
+            step::<T, 4>(to, from, 0);
+            step::<T, 4>(to, from, len - 4);
+        }
+        2.. => {
+            step::<T, 2>(to, from, 0);
+            step::<T, 2>(to, from, len - 2);
+        }
+        1 => to[0] = from[0],
+        0 => {}
+    }
+}
+
 /// Asks for the cache line of an address, which need not be valid.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
@@ -381,7 +471,12 @@ pub(crate) fn copied<T: Copy>(numbers: &[T]) -> Result<Vec<T>> {
 /// Makes room for so many elements more.
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
     let bytes = more.saturating_mul(size_of::<T>());
-    vec.try_reserve(more).map_err(|_| Error::OutOfMemory { bytes })
+    let refused = |_| Error::OutOfMemory { bytes };
+    match vec.try_reserve(more) {
+        // What is kept may be what is missing.
+        Err(_) if release_memory() > 0 => vec.try_reserve(more).map_err(refused),
+        reserved => reserved.map_err(refused),
+    }
 }
 
 /// Whether the system has memory for `len` elements, before something is called that takes as
@@ -439,6 +534,31 @@ mod tests {
                 *last = 7;
                 assert_eq!(buffer.to_vec()[len - 1], 7);
             }
+        }
+    }
+
+    #[test]
+    fn memory_from_before_is_cleared_for_those_who_want_zeros() {
+        // Tests share the shelf: sizes that no other has, and many arrays at once.
+        let len = 5 * HUGE_PAGE / 4 + 321;
+        for _ in 0..4 {
+            let mut dirty: Vec<_> =
+                (0..4).map(|_| Buffer::<u32>::faulted_to_fill(len).unwrap()).collect();
+            dirty.iter_mut().for_each(|buffer| buffer.fill(u32::MAX));
+            drop(dirty);
+            for buffer in [Buffer::<u32>::zeroed(len), Buffer::faulted_in(len)] {
+                assert!(buffer.unwrap().iter().all(|&x| x == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_every_length_are_copied() {
+        for len in 0..70 {
+            let from: Vec<u32> = (1..=len).collect();
+            let mut to = vec![0; len as usize];
+            copy_row(&mut to, &from);
+            assert_eq!(to, from);
         }
     }
 

@@ -34,7 +34,18 @@ impl SystemMemory {
         // a process stays in those that it was started in.
         static GROUPS: OnceLock<HashSet<Group>> = OnceLock::new();
         let read: &Read = &|path| std::fs::read_to_string(path).ok();
-        Self::by(read, GROUPS.get_or_init(|| groups(read)))
+        let memory = Self::by(read, GROUPS.get_or_init(|| groups(read)))?;
+        #[cfg(unix)]
+        let memory = memory.beside_kept(super::kept::kept_bytes());
+        Some(memory)
+    }
+
+    /// The same, where so many of the bytes in use are kept and can be had at any time.
+    #[cfg(unix)]
+    fn beside_kept(self, bytes: u64) -> Self {
+        let available = self.available.saturating_add(bytes).min(self.total);
+        let address_space = self.address_space.map(|left| left.saturating_add(bytes));
+        SystemMemory { available, address_space, ..self }
     }
 
     /// The same, where `read` has the files.

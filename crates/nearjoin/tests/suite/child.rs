@@ -27,6 +27,16 @@ impl Child {
         self.env("CUDA_VISIBLE_DEVICES", "")
     }
 
+    /// With so many MiB of address space.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_address_space(self, megabytes: usize) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes << 10);
+        command.args(["-c", &script]).arg(self.command.get_program());
+        command.args(self.command.get_args());
+        Child { command }
+    }
+
     /// Runs it to its end, whatever that is.
     pub(crate) fn output(mut self) -> Output {
         self.command.output().expect("this binary can be run")

@@ -109,3 +109,12 @@ fn resource_limits_leave_what_is_not_mapped_yet() {
     let nothing = limits("1024", "unlimited");
     assert_eq!((nothing.available, nothing.threads(4)), (0, 1));
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_kept_can_be_had() {
+    let memory = SystemMemory { total: 100, available: 30, address_space: Some(40) };
+    let beside = memory.beside_kept(20);
+    assert_eq!((beside.available, beside.address_space), (50, Some(60)));
+    assert_eq!(memory.beside_kept(90).available, 100);
+}
