@@ -51,9 +51,9 @@ options
   --cases a,b,c     (default: all of the join)
                     ε-join: uniform2, uniform3, uniform4, uniform6, exponential2, clustered,
                     sphere3, places3, embedding64
-                    KNN-join: uniform2-k8, uniform2-k32, uniform4-k8, exponential4-k8,
-                    uniform6-k8, clustered-k8, uniform64-k10, sphere3-k8, places3-k8,
-                    embedding64-k10, and for --adversarial and --memory equal2-k8,
+                    KNN-join: uniform2-k8, uniform2-k32, uniform3-k8, uniform4-k8,
+                    exponential4-k8, uniform6-k8, clustered-k8, uniform64-k10, sphere3-k8,
+                    places3-k8, embedding64-k10, and for --adversarial and --memory equal2-k8,
                     duplicates2-k8, outlier2-k8, line6-k8, lattice3-k8, lattice6-k8
                     --gpu: uniform2, uniform2-dense, uniform3, uniform4, uniform6,
                     exponential2, exponential6
@@ -84,6 +84,7 @@ options
                     numpy and cupy (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
+  --touch BYTES     touches so much fresh memory and prints the seconds
   --help            this text
 ";
 
@@ -153,6 +154,8 @@ pub(crate) struct Options {
     pub(crate) join: Join,
     /// The name of a case.
     pub(crate) once: Option<String>,
+    /// Bytes of fresh memory to touch.
+    pub(crate) touch: Option<usize>,
     pub(crate) sections: Vec<Section>,
     /// The names of the chosen cases.
     pub(crate) cases: Vec<String>,
@@ -222,6 +225,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
         help: false,
         join: Join::Eps,
         once: None,
+        touch: None,
         sections: Vec::new(),
         cases: Vec::new(),
         points: None,
@@ -266,6 +270,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--no-check" => options.check = false,
             "--quick" => (options.points, options.reps) = (Some(100_000), 2),
             "--simt" => options.simt = true,
+            "--touch" => options.touch = Some(number(name, &value()?)?),
             "--once" => options.once = Some(value()?),
             "--cases" => options.cases = value()?.split(',').map(String::from).collect(),
             "--points" => options.points = Some(number(name, &value()?)?),

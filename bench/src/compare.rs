@@ -78,6 +78,8 @@ pub(crate) struct Row<J: Compared> {
     pub(crate) ask: J::Ask,
     /// The first call of a fresh process.
     pub(crate) first: Once,
+    /// Seconds to touch as much memory as its result has, in another one.
+    pub(crate) touch: f64,
     pub(crate) ours: J,
     pub(crate) peers: Vec<Peer<J::Found>>,
 }
@@ -101,11 +103,11 @@ impl<J: Compared> Comparison<J> {
         for case in options.chosen(J::Ask::CASES) {
             let workload = case.workload(options.points);
             eprintln!("{}: nearjoin", case.name);
-            let first = Once::elsewhere(case.name, options)?;
+            let (first, touch) = Once::beside_touch(case.name, options)?;
             let (ours, reference) = J::measure(&workload, &first, options)?;
             let peers = J::peers(&workload, &reference, options, python)?;
             let (points, ask) = (workload.points, workload.ask);
-            rows.push(Row { name: case.name, points, ask, first, ours, peers });
+            rows.push(Row { name: case.name, points, ask, first, touch, ours, peers });
         }
         Ok(Comparison { reps: options.reps, peer_reps: options.peer_reps, rows })
     }
@@ -160,6 +162,14 @@ impl<J: Compared> Comparison<J> {
 }
 
 impl<J: Compared> Row<J> {
+    /// The first call: its seconds, those that touching the result's memory takes, and how many
+    /// times a later one like it the rest is.
+    pub(crate) fn first_cells(&self) -> [String; 3] {
+        let later = self.ours.seconds(Answer::Lists).or_else(|| self.ours.seconds(Answer::Count));
+        let rest = self.first.seconds - self.touch;
+        [seconds(Some(self.first.seconds)), seconds(Some(self.touch)), times(Some(rest), later)]
+    }
+
     /// The peers that were asked for this answer and ran.
     fn ran(&self, answer: Answer) -> impl Iterator<Item = &Peer<J::Found>> {
         self.peers.iter().filter(move |peer| peer.answer == answer && peer.seconds().is_some())
@@ -237,6 +247,7 @@ pub(crate) mod tests {
             points: 10,
             ask: case.workload(Some(10)).ask,
             first: "2 10000000 grid 0 0 0 0 0".parse().unwrap(),
+            touch: 0.5,
             ours,
             peers: vec![Peer { name: "peer", answer, outcome }],
         };
@@ -255,6 +266,7 @@ pub(crate) mod tests {
         let text = comparison.to_string();
         assert_eq!(comparison.agree(), agree, "{text}");
         assert!(text.contains(words) && text.contains("3.00 ×"), "{text}");
+        assert!(text.contains("0.5000") && text.contains("1.50 ×"), "{text}");
         assert_eq!(text.contains("WRONG"), !agree, "{text}");
         assert_eq!(text.contains("Every peer"), words.contains("the same"), "{text}");
     }

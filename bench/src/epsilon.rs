@@ -28,6 +28,8 @@ impl Compared for Ours {
         "pairs",
         "strategy",
         "first call, s",
+        "touch, s",
+        "(first − touch) ÷ fresh",
         "CSR fresh, s",
         "CSR reused, s",
         "count, s",
@@ -68,11 +70,14 @@ impl Compared for Ours {
 
     fn cells(row: &Row<Self>) -> Vec<String> {
         let csr = row.ours.csr.as_ref();
+        let [first, touch, ratio] = row.first_cells();
         vec![
             format!("{:.4}", row.ask.0),
             grouped(row.ours.pairs),
             row.first.strategy.to_string(),
-            seconds(Some(row.first.seconds)),
+            first,
+            touch,
+            ratio,
             seconds(csr.map(|csr| csr.fresh)),
             seconds(csr.map(|csr| csr.reused)),
             seconds(Some(row.ours.count)),
@@ -114,8 +119,10 @@ impl Compared for Ours {
             "- Pairs are ordered, no point with itself. Points are f64. Times are from coordinates\n  \
              in memory to the answer, any index included; giving an answer's memory back is not.\n\
              - nearjoin: best of {reps} calls in a process that has joined before; first call: of a\n  \
-             fresh process, CSR (a count for `clustered`). Fresh: into memory that the call\n  \
-             obtains; reused: into the arrays of an earlier answer. The ratios take fresh CSR.\n\
+             fresh process, CSR (a count for `clustered`). Touch: of as much fresh memory as its\n  \
+             result has, by all threads of another process. The better of two each. Fresh: into memory that the call\n  \
+             obtains, where it may find some kept from before; reused: into the arrays of an\n  \
+             earlier answer. The ratios take fresh CSR (the count for `clustered`).\n\
              - Peers: best of {peer_reps} runs. Answers are not of one shape: kiddo within and rstar give\n  \
              rows of ids; kiddo query_tree gives ordered pairs; scipy query_pairs gives each pair\n  \
              once, on one core; query_ball_point gives Python lists; scikit-learn a matrix."

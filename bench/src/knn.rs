@@ -29,8 +29,17 @@ impl Compared for Ours {
     type Found = f64;
 
     const TITLE: &'static str = "Comparison of KNN-joins";
-    const COLUMNS: &'static [&'static str] =
-        &["k", "strategy", "tests per point", "first call, s", "f64, s", "f32, s", "f64 ÷ f32"];
+    const COLUMNS: &'static [&'static str] = &[
+        "k",
+        "strategy",
+        "tests per point",
+        "first call, s",
+        "touch, s",
+        "(first − touch) ÷ f64",
+        "f64, s",
+        "f32, s",
+        "f64 ÷ f32",
+    ];
     const ANSWERS: &'static [(Answer, &'static str)] = &[(Answer::Lists, "ids and distances, s")];
     /// A distance may differ by this share: engines round in another order, and scikit-learn's
     /// brute force subtracts products.
@@ -63,11 +72,14 @@ impl Compared for Ours {
     }
 
     fn cells(row: &Row<Self>) -> Vec<String> {
+        let [first, touch, ratio] = row.first_cells();
         vec![
             row.ask.0.to_string(),
             row.first.strategy.to_string(),
             format!("{:.1}", row.ours.tests_per_point),
-            seconds(Some(row.first.seconds)),
+            first,
+            touch,
+            ratio,
             seconds(Some(row.ours.f64)),
             seconds(Some(row.ours.f32)),
             times(Some(row.ours.f64), Some(row.ours.f32)),
@@ -90,9 +102,11 @@ impl Compared for Ours {
         format!(
             "- Points are f64 unless a column says otherwise. Times are from coordinates in memory\n  \
              to ids and distances, any index included; giving an answer's memory back is not.\n\
-             - nearjoin: no point is its own neighbour. Best of {reps} calls into fresh memory after\n  \
-             one that warms up, of fewer where they take over a minute; first call: of a fresh\n  \
-             process. Tests are distances computed.\n\
+             - nearjoin: no point is its own neighbour. Best of {reps} calls into memory that they\n  \
+             obtain, where they may find some kept from before, after one that warms up; of fewer\n  \
+             where they take over a minute. First call: of a fresh process. Touch: of as much fresh\n  \
+             memory as its result has, by all threads of another process. The better of two each.\n  \
+             Tests are distances computed.\n\
              - Peers: best of {peer_reps} runs. They cannot leave the point itself out, so they are asked for\n  \
              k + 1 and keep it. In tree order: queries in the order of the tree's leaves, rows of\n  \
              the answer too, as for kiddo nearest_n; otherwise in the order of the input.\n\

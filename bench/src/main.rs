@@ -10,6 +10,7 @@ mod call;
 mod compare;
 mod cores;
 mod epsilon;
+mod fresh;
 mod gpu;
 mod knn;
 mod machine;
@@ -53,6 +54,10 @@ fn run(options: Options) -> Result<bool> {
             Join::Knn => Once::here::<knn::Ours>(name, options.points)?,
         };
         println!("{once}");
+        return Ok(true);
+    }
+    if let Some(bytes) = options.touch {
+        println!("{}", fresh::touch(bytes)?);
         return Ok(true);
     }
     if let Some(child) = &options.child {

@@ -140,6 +140,7 @@ impl Ask for Nearest {
     const CASES: &'static [Case<Nearest>] = &[
         Case::new("uniform2-k8", Shape::Uniform, 2, Nearest(8)),
         Case::new("uniform2-k32", Shape::Uniform, 2, Nearest(32)),
+        Case::new("uniform3-k8", Shape::Uniform, 3, Nearest(8)),
         Case::new("uniform4-k8", Shape::Uniform, 4, Nearest(8)),
         Case::new("exponential4-k8", Shape::Exponential, 4, Nearest(8)),
         Case::new("uniform6-k8", Shape::Uniform, 6, Nearest(8)),

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearjoin::gpu::{GpuOptions, Knobs};
 use nearjoin::sink::CsrSink;
-use nearjoin::{Buffer, Device, EpsJoin, Points, Scalar};
-use rayon::prelude::*;
+use nearjoin::{Device, EpsJoin, Points, Scalar};
 
 use super::cases::{CASES, Case};
 use super::measure::{self, Arrays, Engine, Timed, in_turn};
@@ -15,6 +14,7 @@ use super::{Failures, Target, data};
 use crate::Result;
 use crate::args::Options;
 use crate::call::agree;
+use crate::fresh::touch;
 use crate::table::{Table, grouped, milliseconds, times};
 
 /// How much slower than the better engine both may be, and than touching the memory of an answer.
@@ -124,19 +124,6 @@ fn compare<T: Scalar>(case: &Case, target: &Target, options: &Options) -> Result
     Ok(rows)
 }
 
-/// Milliseconds to touch fresh memory, a write to a page, by all threads.
-fn touch(bytes: usize) -> Result<f64> {
-    const HUGE: usize = (2 << 20) / 4;
-    let start = Instant::now();
-    let mut memory = Buffer::<u32>::zeroed(bytes / 4)?;
-    memory.par_chunks_mut(HUGE).for_each(|page| {
-        page.iter_mut().step_by(1024).for_each(|word| *word = 1);
-    });
-    let time = start.elapsed();
-    drop(memory);
-    Ok(time.as_secs_f64() * 1e3)
-}
-
 fn fresh_memory(case: &Case, target: &Target, options: &Options) -> Result<Vec<String>> {
     let set = case.set.scaled(options.points);
     let data: Vec<f32> = data::draw(set.law, set.points, set.dimension);
@@ -148,7 +135,7 @@ fn fresh_memory(case: &Case, target: &Target, options: &Options) -> Result<Vec<S
     in_turn(options.reps, &mut engines, |join| {
         let timed = measure::fresh(join, &points)?.0;
         bytes = timed.stats.result_bytes as usize;
-        touched = touched.min(touch(bytes)?);
+        touched = touched.min(1e3 * touch(bytes)?);
         Ok(timed)
     })?;
     let [gpu, hybrid] = engines.map(|engine| engine.ms());

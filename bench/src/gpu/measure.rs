@@ -125,9 +125,10 @@ pub(crate) fn blocks<T: Scalar>(join: &EpsJoin, points: &Points<'_, T>) -> Resul
     delivered(pairs, Timed { time, stats })
 }
 
-/// CSR in memory that the call obtains, and its arrays.
+/// CSR in memory that the call obtains from the system, and its arrays.
 pub(crate) fn fresh<T: Scalar>(join: &EpsJoin, points: &Points<'_, T>) -> Result<(Timed, Arrays)> {
     let mut sink = CsrSink::new();
+    nearjoin::release_memory();
     let start = Instant::now();
     let stats = join.plan_self(points)?.run(&mut sink)?;
     let time = start.elapsed();
