@@ -2,11 +2,14 @@
 
 mod distances;
 mod estimated;
+mod near;
 mod pruning;
 
 use distances::TOGETHER;
 pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
+pub(crate) use near::Near;
+use near::Wanted;
 pub(crate) use pruning::Pruning;
 
 use rayon::prelude::*;
@@ -23,6 +26,8 @@ pub(crate) struct Effort {
     coordinates: usize,
     /// Of these pairs so many are kept, for questions that are asked often.
     kept: usize,
+    /// Points among which near pairs are looked for, at the most.
+    ordered: usize,
     /// Rows whose extents are taken for those of all; all of them where there is no number.
     extents: Option<usize>,
     /// Neighbours for which it is tried how well boxes tell points apart.
@@ -35,6 +40,7 @@ impl Effort {
         pairs: 1 << 18,
         coordinates: 1 << 24,
         kept: 1 << 13,
+        ordered: 1 << 13,
         extents: None,
         nearest: None,
     };
@@ -43,6 +49,7 @@ impl Effort {
         pairs: 1 << 14,
         coordinates: 1 << 22,
         kept: 1 << 10,
+        ordered: 0,
         extents: Some(4096),
         nearest: None,
     };
@@ -115,6 +122,8 @@ pub(crate) struct Summary {
     pub(crate) metric: Metric,
     /// Differences of some of the sampled pairs, a column for each dimension.
     pub(crate) differences: Vec<Vec<f64>>,
+    /// Pairs that are near each other, where there are many points.
+    pub(crate) near: Option<Near>,
     /// Neighbours within ε of a left point, by the sample.
     pub(crate) pairs: Pairs,
     /// How well boxes tell points apart, where that was asked and there are enough of them.
@@ -151,6 +160,7 @@ impl Summary {
             reach: threshold.reach,
             metric: threshold.metric,
             differences: Vec::new(),
+            near: None,
             pairs: Pairs::none(dim),
             pruning: None,
         };
@@ -208,13 +218,51 @@ impl Summary {
         };
         let others = right.len() - usize::from(is_self);
         self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, (left.len(), others));
+        if effort.ordered > 0 {
+            self.look_nearby(left, right, effort.ordered);
+        }
     }
 
-    /// The fraction of sampled pairs that differ by at most `limits[j]` in each listed
-    /// dimension. Where the sample holds too few, the dimensions are taken to be
-    /// independent.
+    /// Looks for pairs that are near each other among so many points at the most.
+    fn look_nearby<T: Scalar>(&mut self, left: Points<'_, T>, right: Points<'_, T>, most: usize) {
+        let wanted = Wanted {
+            metric: self.metric,
+            is_self: self.is_self,
+            eps: self.eps,
+            reach: self.reach,
+            extents: &self.extents,
+            dims: &self.by_selectivity(),
+            most,
+        };
+        let Some((near, within)) = Near::new(left, right, &wanted) else { return };
+        if let Some(within) = within {
+            let of = (left.len(), right.len() - usize::from(self.is_self));
+            self.pairs = self.pairs.surer(&within, self.dim, of);
+        }
+        self.near = Some(near);
+    }
+
+    /// Dimensions, the one that tells most pairs apart first.
+    pub(crate) fn by_selectivity(&self) -> Vec<usize> {
+        let selectivity = |j: usize| {
+            let (lo, hi) = self.extents[j];
+            // The extent breaks ties that the sample cannot.
+            (self.fraction(&[(j, self.reach)]), -(hi - lo))
+        };
+        let mut dims: Vec<(usize, (f64, f64))> =
+            (0..self.dim).map(|j| (j, selectivity(j))).collect();
+        dims.sort_by(|a, b| a.1.0.total_cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1)));
+        dims.into_iter().map(|(j, _)| j).collect()
+    }
+
+    /// The fraction of pairs that differ by at most `limits[j]` in each listed dimension: by
+    /// near pairs, or else by any that were sampled. Where the sample holds too few, the dimensions
+    /// are taken to be independent.
     pub(crate) fn fraction(&self, limits: &[(usize, f64)]) -> f64 {
         const ENOUGH: usize = 8;
+        if let Some(fraction) = self.near.as_ref().and_then(|near| near.fraction(limits)) {
+            return fraction;
+        }
         let pairs = self.differences.first().map_or(0, Vec::len);
         if pairs == 0 {
             return 0.0;
@@ -245,10 +293,17 @@ impl Summary {
 /// Row `k` of `of` sampled ones, out of `len`.
 pub(crate) fn spread(k: usize, of: usize, len: usize) -> usize {
     let jitter = (k as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    let (k, of, len) = (k as u128, of as u128, len as u128);
-    let first = k * len / of;
-    let room = ((k + 1) * len / of - first).max(1);
-    (first + u128::from(jitter) % room).min(len - 1) as usize
+    let first = share(k, of, len);
+    let room = (share(k + 1, of, len) - first).max(1);
+    (first + jitter as usize % room).min(len - 1)
+}
+
+/// `k · len / of`. Numbers of 128 bits take long to divide, and are seldom needed.
+fn share(k: usize, of: usize, len: usize) -> usize {
+    match k.checked_mul(len) {
+        Some(product) => product / of,
+        None => (k as u128 * len as u128 / of as u128) as usize,
+    }
 }
 
 /// The extents of sampled rows: of use where what lies beyond is not wrong, only slower.
@@ -319,6 +374,7 @@ pub(crate) mod tests {
             reach: eps,
             metric: Metric::L2,
             differences: Vec::new(),
+            near: None,
             pairs: Pairs::none(dim),
             pruning: None,
         }

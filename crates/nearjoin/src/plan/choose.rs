@@ -1,6 +1,8 @@
 //! Which strategy, in which shape, from estimated costs.
 
+use super::cpu;
 use super::estimate::{self, Cost, Sharing};
+use super::trial::Tried;
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
 use crate::options::Strategy;
@@ -55,24 +57,43 @@ pub(crate) struct Shaping {
     pub(crate) whole_cells: bool,
 }
 
-/// Every strategy, the cheapest first.
+/// How much more than another a strategy may cost by a rough estimate and still be tried.
+const CONTENDER: f64 = 4.0;
+
+/// Every strategy, the cheapest first. The recursive join and the directory are tried on a sample
+/// where they are wanted by name; or where their index alone does not take longer than all of another,
+/// and all of them not much longer by a rough estimate.
 pub(super) fn alternatives(
     summary: &Summary,
     shaping: Shaping,
     neighbors: f64,
+    wanted: Strategy,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
-    let dims = by_selectivity(summary);
-    let mut all = vec![
-        Alternative {
-            strategy: Strategy::Brute,
-            cost: estimate::brute(summary),
-            detail: Detail::Brute,
-        },
-        directory(summary, &dims, shaping),
-        grid(summary, &dims, shaping),
-        ego(summary, &dims, neighbors),
-    ];
+    let dims = summary.by_selectivity();
+    let brute = Alternative {
+        strategy: Strategy::Brute,
+        cost: estimate::brute(summary),
+        detail: Detail::Brute,
+    };
+    let boxed = cpu::worth_boxing(Strategy::Grid, neighbors, summary.right);
+    let mut tried = estimate::tried(summary, &dims, neighbors, boxed);
+    let grid = grid(summary, &dims, shaping, if boxed { tried.taken } else { 0.0 });
+    let least = brute.cost.nanoseconds(sharing).min(grid.cost.nanoseconds(sharing));
+    let is_open = |strategy: Strategy, cost: &Cost| {
+        let is_contender = cost.nanoseconds(sharing) < CONTENDER * least;
+        wanted == strategy || is_contender && cost.index / sharing.threads < least
+    };
+    let rough = ego(summary, &dims, tried);
+    if !boxed && is_open(Strategy::Ego, &rough.cost) {
+        tried = estimate::tried(summary, &dims, neighbors, true);
+    }
+    // Parts that hold half of all points are no better than none.
+    let rough = directory(summary, &dims, shaping, false);
+    let is_any_good = rough.cost.tests < brute.cost.tests / 2.0 || wanted == Strategy::Directory;
+    let try_it = is_any_good && is_open(Strategy::Directory, &rough.cost);
+    let directory = if try_it { directory(summary, &dims, shaping, true) } else { rough };
+    let mut all = vec![brute, directory, grid, ego(summary, &dims, tried)];
     sort(&mut all, sharing);
     all
 }
@@ -83,40 +104,32 @@ pub(super) fn sort(all: &mut [Alternative], sharing: &Sharing) {
     all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
 }
 
-/// Dimensions, the one that tells most pairs apart first.
-pub(super) fn by_selectivity(summary: &Summary) -> Vec<usize> {
-    let selectivity = |j: usize| {
-        let (lo, hi) = summary.extents[j];
-        // The extent breaks ties that the sample cannot.
-        (summary.fraction(&[(j, summary.reach)]), -(hi - lo))
-    };
-    let mut dims: Vec<(usize, (f64, f64))> =
-        (0..summary.dim).map(|j| (j, selectivity(j))).collect();
-    dims.sort_by(|a, b| a.1.0.total_cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1)));
-    dims.into_iter().map(|(j, _)| j).collect()
-}
-
-pub(super) fn directory(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
-    let dims: Vec<usize> = dims.iter().copied().take(shaping.levels).collect();
-    let cost = estimate::directory(summary, &dims, shaping.fanout);
-    let shape = directory::Shape { dims, fanout: shaping.fanout };
+pub(super) fn directory(
+    summary: &Summary,
+    dims: &[usize],
+    shaping: Shaping,
+    try_it: bool,
+) -> Alternative {
+    let levels = shaping.levels.min(dims.len());
+    let cost = estimate::directory(summary, dims, levels, shaping.fanout, try_it);
+    let shape = directory::Shape { dims: dims[..levels].to_vec(), fanout: shaping.fanout };
     Alternative { strategy: Strategy::Directory, cost, detail: Detail::Directory(shape) }
 }
 
-fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Alternative {
-    let cost = estimate::ego(summary, dims, neighbors);
+fn ego(summary: &Summary, dims: &[usize], tried: Tried) -> Alternative {
+    let cost = estimate::ego(summary, tried);
     Alternative { strategy: Strategy::Ego, cost, detail: Detail::Ego(dims.to_vec()) }
 }
 
 /// The cheapest grid: how many dimensions to index, and how wide the cells.
-fn grid(summary: &Summary, dims: &[usize], shaping: Shaping) -> Alternative {
+fn grid(summary: &Summary, dims: &[usize], shaping: Shaping, taken: f64) -> Alternative {
     let mut best: Option<(Cost, Shape)> = None;
     for indexed in 1..=dims.len().min(MAX_AXES) {
         for factor in [1.0, 4.0, 16.0] {
             let Some(shape) = shape(summary, &dims[..indexed], factor, shaping) else {
                 continue;
             };
-            let cost = estimate::grid(summary, &shape.axes);
+            let cost = estimate::grid(summary, &shape.axes, taken);
             if best.as_ref().is_none_or(|(least, _)| cost.per_query < least.per_query) {
                 best = Some((cost, shape));
             }

@@ -5,6 +5,8 @@
 //! they choose between strategies that differ by more.
 
 use super::index_cost;
+use super::quantiles;
+use super::trial::{self, Tried};
 use crate::index::grid::Axis;
 use crate::metric::Metric;
 use crate::options::Strategy;
@@ -124,14 +126,22 @@ pub(crate) fn brute(summary: &Summary) -> Cost {
     }
 }
 
-/// The directory with `fanout` parts on each level.
-pub(crate) fn directory(summary: &Summary, dims: &[usize], fanout: usize) -> Cost {
-    let part = 1.0 / fanout as f64;
-    let fraction: f64 = dims
-        .iter()
-        .map(|&j| (summary.fraction(&[(j, summary.reach)]) + 2.0 * part).min(1.0))
-        .product();
-    let tests = summary.right as f64 * fraction;
+/// The directory with `fanout` parts on each of some levels, tried on a sample where that is wanted.
+/// `dims`: all dimensions, the most selective first.
+pub(crate) fn directory(
+    summary: &Summary,
+    dims: &[usize],
+    levels: usize,
+    fanout: usize,
+    try_it: bool,
+) -> Cost {
+    let tried = || try_it.then(|| quantiles::tests(summary, dims, levels, fanout)).flatten();
+    let dims = &dims[..levels];
+    let tests = match summary.eps == 0.0 {
+        true => piles(summary.pairs.neighbors.about),
+        false => tried().unwrap_or_else(|| slices(summary, dims, fanout)),
+    };
+    let tests = tests.min(summary.right as f64);
     let parts = (fanout * dims.len()) as f64 * 4.0;
     let block = block(summary);
     Cost {
@@ -141,8 +151,22 @@ pub(crate) fn directory(summary: &Summary, dims: &[usize], fanout: usize) -> Cos
     }
 }
 
-/// A grid of these axes, the last one along the rows.
-pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
+/// Tests of the directory where no sample of the points is there: as if its dimensions were
+/// independent. A part is in order along the dimension of the last level, and boxes cut it there.
+fn slices(summary: &Summary, dims: &[usize], fanout: usize) -> f64 {
+    let part = 1.0 / fanout as f64;
+    let in_part = summary.right as f64 * part.powi(dims.len() as i32);
+    let fraction = |(level, &j): (usize, &usize)| {
+        let is_last = level + 1 == dims.len();
+        let slice = if is_last { part * (QUERIES / in_part).min(1.0) } else { part };
+        (summary.fraction(&[(j, summary.reach)]) + 2.0 * slice).min(1.0)
+    };
+    summary.right as f64 * dims.iter().enumerate().map(fraction).product::<f64>()
+}
+
+/// A grid of these axes, the last one along the rows. Where it has boxes, it takes neighbours without
+/// a test as the recursive join does.
+pub(crate) fn grid(summary: &Summary, axes: &[Axis], taken: f64) -> Cost {
     let Some((along, slow)) = axes.split_last() else {
         return brute(summary);
     };
@@ -161,7 +185,7 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     let length = reach * ((block - 1.0) / in_reach.max(1e-9)).min(2.0);
     let mut limits: Vec<_> = slow.iter().map(|axis| (axis.dim, reach + axis.width / 2.0)).collect();
     limits.push((along.dim, reach + along.width + length / 2.0));
-    let tests = points * summary.fraction(&limits);
+    let tests = (points * summary.fraction(&limits) - taken).max(block);
     let rows: f64 = slow
         .iter()
         .map(|axis| (1.0 + 2.0 * (reach / axis.width).ceil()).min(axis.cells as f64))
@@ -175,21 +199,45 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis]) -> Cost {
     Cost { tests, per_query, index: index_cost::epsilon(summary, Strategy::Grid, 0) }
 }
 
-/// The recursive join over boxes of sixteen points.
+/// Tests of boxes where points match that are equal: those of boxes that hold the ends of two piles,
+/// and of queries in such boxes, the piles of both.
+fn piles(neighbors: f64) -> f64 {
+    2.0 * QUERIES + 2.0 * (neighbors + 1.0).min(QUERIES)
+}
+
+/// Tests of the recursive join where no sample of the points is there.
 ///
 /// Around a ball that holds `neighbors` points, a box of sixteen is about
 /// `(16 · volume of the unit ball / neighbors)^(1/dim)` of its radius wide; only boxes that
-/// cross the surface are tested. The factor 1.3 is fitted, in few dimensions; in many it is those
+/// cross the surface are tested. The factor 1.1 is fitted, in few dimensions; in many it is those
 /// in which the neighbours lie that count.
-pub(crate) fn ego(summary: &Summary, dims: &[usize], neighbors: f64) -> Cost {
-    let mut dim = dims.len().clamp(1, summary.dim) as f64;
-    if dims.len() > FITTED {
+fn spheres(summary: &Summary, dims: usize, neighbors: f64) -> f64 {
+    let mut dim = dims.clamp(1, summary.dim) as f64;
+    if dims > FITTED {
         dim = summary.pairs.rate.round().clamp(1.0, dim);
     }
     let side = (16.0 * ball(summary.metric, dim) / neighbors.max(1e-6)).powf(1.0 / dim);
-    let outer = (1.0 + 1.3 * side).powf(dim);
-    let inner = (1.0 - 1.3 * side).max(0.0).powf(dim);
-    let tests = (neighbors * (outer - inner)).min(summary.right as f64);
+    let outer = (1.0 + 1.1 * side).powf(dim);
+    let inner = (1.0 - 1.1 * side).max(0.0).powf(dim);
+    neighbors * (outer - inner)
+}
+
+/// What the recursive join does for each query, tried on a sample where that is wanted.
+pub(super) fn tried(summary: &Summary, dims: &[usize], neighbors: f64, try_it: bool) -> Tried {
+    if summary.eps == 0.0 {
+        // A grid with boxes takes all of a pile but its ends.
+        let taken = if neighbors > QUERIES { f64::INFINITY } else { 0.0 };
+        return Tried { tests: piles(neighbors), taken };
+    }
+    let tried = try_it.then(|| trial::ego(summary, dims, neighbors)).flatten();
+    let tried = tried
+        .unwrap_or_else(|| Tried { tests: spheres(summary, dims.len(), neighbors), taken: 0.0 });
+    Tried { tests: tried.tests.min(summary.right as f64), ..tried }
+}
+
+/// The recursive join over boxes of sixteen points.
+pub(super) fn ego(summary: &Summary, tried: Tried) -> Cost {
+    let tests = tried.tests;
     let groups = tests / 32.0 + 16.0;
     let block = block(summary);
     let per_query = tested(summary.dim, tests, block)

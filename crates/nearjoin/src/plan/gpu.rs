@@ -4,7 +4,7 @@
 //! between shapes, and the rate that makes times of them is the machine's calibration, right to a
 //! factor of two or so.
 
-use super::choose::{Detail, axis, by_selectivity, directory};
+use super::choose::{Detail, axis, directory};
 use super::{Alternative, Calibration, GpuFacts, Shaping, estimate};
 use crate::index::grid::{Axis, Shape};
 use crate::index::order;
@@ -45,14 +45,14 @@ impl Speed {
 
 /// The strategies that a GPU has, the cheapest first.
 pub(super) fn alternatives(summary: &Summary, shaping: Shaping, speed: Speed) -> Vec<Alternative> {
-    let dims = by_selectivity(summary);
+    let dims = summary.by_selectivity();
     let brute = Alternative {
         strategy: Strategy::Brute,
         cost: cost(summary, speed, summary.right as f64, 1.0, 0),
         detail: Detail::Brute,
     };
     let levels = Shaping { levels: shaping.levels.min(MAX_AXES), ..shaping };
-    let mut parts = directory(summary, &dims, levels);
+    let mut parts = directory(summary, &dims, levels, false);
     let all_parts = (shaping.fanout as f64).powi(levels.levels as i32);
     parts.cost = cost(summary, speed, parts.cost.tests, all_parts / 8.0, levels.levels);
     let mut all = vec![brute, parts, grid(summary, &dims, shaping, speed)];

@@ -145,7 +145,7 @@ impl ByRanges {
 /// device may do better with fewer axes or narrower cells, which say less of how many are near.
 fn cells(summary: &Summary, reach: f64) -> Shape {
     let summary = Summary { reach, ..summary.clone() };
-    let mut dims = choose::by_selectivity(&summary);
+    let mut dims = summary.by_selectivity();
     dims.truncate(AXES);
     let bits = (63 - order::id_bits(summary.left.max(summary.right))) / dims.len() as u32;
     let (width, most) = (reach * choose::MARGIN, 1u64 << bits.min(30));

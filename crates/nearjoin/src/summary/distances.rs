@@ -8,6 +8,7 @@
 
 use rayon::prelude::*;
 
+use super::near::Within;
 use super::{Estimated, spread};
 use crate::metric::Metric;
 use crate::points::Points;
@@ -246,7 +247,7 @@ impl Pairs {
                 let hits = row.iter().filter(|acc| **acc <= bound);
                 hits.take(RATED.div_ceil(rows.len()))
             });
-            let rate = rate(some, unit, eps).min(dim as f64);
+            let rate = rate(some, bound, unit.metric).min(dim as f64);
             let range = range(total as f64, deviation(&hits, pairs, of));
             return Pairs { neighbors: range.times(per_pair), rate };
         }
@@ -275,6 +276,20 @@ impl Pairs {
         estimated.low = estimated.low.min(estimated.about);
         estimated.high = estimated.high.min(pairs as f64);
         Pairs { neighbors: estimated.times(per_pair), rate: tail.rate }
+    }
+
+    /// The same, or what more pairs say where that is surer.
+    pub(super) fn surer(self, within: &Within, dim: usize, of: (usize, usize)) -> Self {
+        let total: usize = within.hits.iter().sum();
+        if total < ENOUGH {
+            return self;
+        }
+        let neighbors = range(total as f64, deviation(&within.hits, within.pairs, of));
+        let neighbors = neighbors.times(of.1 as f64 / within.pairs as f64);
+        match neighbors.high * self.neighbors.low < self.neighbors.high * neighbors.low {
+            true => Pairs { neighbors, rate: within.rate.min(dim as f64) },
+            false => self,
+        }
     }
 }
 
@@ -328,14 +343,17 @@ fn deviation(hits: &[usize], pairs: usize, (left, right): (usize, usize)) -> f64
     (chance + differ * (all_queries / queries + all_points / points)).sqrt()
 }
 
-/// The power of the distance with which the number of pairs grows, from some of those within ε.
-fn rate<'a>(hits: impl Iterator<Item = &'a f64>, unit: &Unit, eps: f64) -> f64 {
+/// The power of the distance with which the number of pairs grows, from the accumulated distances of
+/// some of those within a bound.
+pub(super) fn rate<'a>(hits: impl Iterator<Item = &'a f64>, bound: f64, metric: Metric) -> f64 {
     let (mut pairs, mut logs) = (0.0, 0.0);
     for &acc in hits.filter(|acc| **acc > 0.0) {
         pairs += 1.0;
-        logs += (eps / unit.distance(acc)).ln().max(0.0);
+        logs += (bound / acc).ln().max(0.0);
     }
-    if logs > 0.0 { pairs / logs } else { f64::INFINITY }
+    // The logarithm of a square is twice that of its root.
+    let power = if metric == Metric::L2 { 2.0 } else { 1.0 };
+    if logs > 0.0 { power * pairs / logs } else { f64::INFINITY }
 }
 
 #[cfg(test)]

@@ -14,8 +14,11 @@ mod gpu;
 mod groups;
 mod hybrid;
 mod knn;
+#[cfg(target_os = "linux")]
+mod memory;
 mod monitor;
 mod parts;
+mod plans;
 mod properties;
 mod range;
 mod ranges;
