@@ -34,6 +34,13 @@ impl<T: Scalar> BoxOf<T> {
         self.hi.clear();
     }
 
+    /// The middle of the box.
+    pub(crate) fn middle(&self, middle: &mut Vec<f64>) {
+        middle.clear();
+        let sides = self.lo.iter().zip(&self.hi);
+        middle.extend(sides.map(|(lo, hi)| lo.to_f64() + (hi.to_f64() - lo.to_f64()) / 2.0));
+    }
+
     /// A box around one point.
     pub(crate) fn set(&mut self, point: impl Iterator<Item = T>) {
         self.clear();

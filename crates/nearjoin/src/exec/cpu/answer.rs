@@ -53,6 +53,8 @@ impl<T: Scalar> Worker<'_, T> {
         for (query, &id) in ids.iter().enumerate() {
             let (row, distances) = (&mut self.rows[query], &mut self.distances[query]);
             match (self.way, &self.ranks) {
+                // The rows are made already.
+                (Way::Lockstep, _) => {}
                 (Way::Ranks, Some(ranks)) => ranks.finish(query, row, distances),
                 _ => self.best.finish(query, row, distances),
             }

@@ -54,7 +54,9 @@ impl<T: Scalar> CpuKnn<'_, T> {
                     continue;
                 }
             }
-            if level == 0 {
+            if level == 0 && worker.way == Way::Lockstep {
+                self.step(worker, node);
+            } else if level == 0 {
                 self.leaf(worker, boxes.columns(level), node);
             } else {
                 let below = node * FAN..boxes.count(level - 1).min((node + 1) * FAN);

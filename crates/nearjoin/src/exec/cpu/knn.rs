@@ -3,13 +3,13 @@
 //! ```text
 //! each thread, until the queue is empty:
 //!     for each block of up to 16 neighbouring queries of a unit:
-//!         by tagged keys, or by full comparison where those leave the answer open:
+//!         in lockstep, by tagged keys, or by full comparison where those leave the answer open:
 //!             look at all leaves that may hold a neighbour: down a tree, or ring by ring
 //!         hand the k best of each query to the sink
 //! ```
 //!
 //! The searches are in `descend.rs` (tree) and `rings.rs` (grid), what is done with a leaf in
-//! `ranked.rs` and `descend.rs`; brute force, in `sieve.rs`, looks at all points for a whole unit.
+//! `lockstep.rs`, `ranked.rs` and `descend.rs`; brute force, in `sieve.rs`, looks at all points for a whole unit.
 //! What becomes of the best is in `answer.rs`.
 //!
 //! Why no neighbour is missed: a box is passed over only if its distance from the box of the
@@ -22,6 +22,7 @@ use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use super::kernel::{Hits, NearestKernels, PAD, Ranks};
+use super::lockstep::Steps;
 use super::numbers::Numbers;
 use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
@@ -94,6 +95,9 @@ impl<T: Scalar, F: Fn(&mut Worker<'_, T>, &Run) -> ControlFlow<()> + Sync> Block
 pub(super) struct Worker<'a, T: Scalar> {
     pub(super) number: usize,
     pub(super) work: Work,
+    /// The best of queries in lockstep, where they go so, and whether that is worth a try.
+    pub(super) steps: Option<Steps>,
+    pub(super) steps_doubt: Doubt,
     /// The best as the keys tell them; none for a large k.
     pub(super) ranks: Option<Ranks<T>>,
     /// The best by full comparison.
@@ -132,6 +136,7 @@ pub(super) struct Worker<'a, T: Scalar> {
 /// How the best of a block are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
+    Lockstep,
     Ranks,
     Best,
 }
@@ -227,6 +232,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
         let (leaf, len) = (block.start as usize / FAN, block.len());
         worker.queries.copy_from_slice(queries.leaf(leaf));
         queries.bound(leaf, &mut worker.bound);
+        if worker.steps_doubt.trusts() && self.in_lockstep(worker, block) {
+            return;
+        }
         let excluded = self.passes_itself();
         if worker.doubt.trusts() && self.by_ranks(worker, block, excluded) {
             return;
@@ -273,6 +281,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 impl<'a, T: Scalar> Worker<'a, T> {
     fn new(join: &CpuKnn<'a, T>, number: usize) -> Self {
         let sifts = matches!(*join.finding, Finding::Sieve(_));
+        let (dim, metric) = (join.right.dim(), join.arithmetic.metric);
+        // Queries of another set may be far apart, and with a cap there may be fewer than k.
+        let together = !sifts && join.left.is_none() && join.cap == T::INFINITY;
         let seen = match *join.finding {
             Finding::Rings(_) => join.right.len().div_ceil(FAN),
             _ => 0,
@@ -280,6 +291,8 @@ impl<'a, T: Scalar> Worker<'a, T> {
         Worker {
             number,
             work: Work::default(),
+            steps: together.then(|| Steps::new(join.k, dim, metric)).flatten(),
+            steps_doubt: Doubt::default(),
             ranks: (join.k <= SORTED && !sifts).then(|| Ranks::new(join.k)),
             // Queries of another set are looked at one by one, and so are their best.
             best: match sifts || join.left.is_some() {

@@ -35,7 +35,7 @@ impl Doubt {
         trusts
     }
 
-    fn learn(&mut self, open: bool) {
+    pub(super) fn learn(&mut self, open: bool) {
         self.failures = if open { (self.failures + 1).min(16) } else { 0 };
         // A tie here and there is no reason to pause.
         self.pause = if self.failures > 1 { 1 << self.failures } else { 0 };

@@ -176,7 +176,7 @@ impl<T: Scalar> CpuKnn<'_, T> {
                 continue;
             }
             let count = FAN.min(boxes.count(0) - first);
-            if worker.way == Way::Best {
+            if worker.way != Way::Ranks {
                 self.visit(worker, boxes, 0, first..first + count, leaves);
                 continue;
             }

@@ -65,7 +65,7 @@ macro_rules! spread {
 vector! {
     F32x8(__m256) of 8 f32, named by __m256i;
     plain: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_max_ps, _mm256_min_ps,
-        _mm256_fmadd_ps, _mm256_or_ps;
+        _mm256_fmadd_ps, _mm256_or_ps, _mm256_andnot_ps;
     abs: |x| _mm256_andnot_ps(_mm256_set1_ps(-0.0), x);
     compare: compare_f32;
     select: |mask, yes, no|
@@ -92,7 +92,7 @@ vector! {
 vector! {
     F64x4(__m256d) of 4 f64, named by __m128i;
     plain: _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_max_pd, _mm256_min_pd,
-        _mm256_fmadd_pd, _mm256_or_pd;
+        _mm256_fmadd_pd, _mm256_or_pd, _mm256_andnot_pd;
     abs: |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);
     compare: compare_f64;
     select: |mask, yes, no|

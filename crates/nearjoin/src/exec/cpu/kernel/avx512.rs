@@ -31,7 +31,7 @@ macro_rules! compare_f64 {
 vector! {
     F32x16(__m512) of 16 f32, named by __m512i;
     plain: _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_max_ps, _mm512_min_ps,
-        _mm512_fmadd_ps, _mm512_or_ps;
+        _mm512_fmadd_ps, _mm512_or_ps, _mm512_andnot_ps;
     abs: |x| _mm512_abs_ps(x);
     compare: compare_f32;
     select: |mask, yes, no| _mm512_mask_blend_ps(mask as __mmask16, no, yes),
@@ -49,7 +49,7 @@ vector! {
 vector! {
     F64x8(__m512d) of 8 f64, named by __m256i;
     plain: _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_max_pd, _mm512_min_pd,
-        _mm512_fmadd_pd, _mm512_or_pd;
+        _mm512_fmadd_pd, _mm512_or_pd, _mm512_andnot_pd;
     abs: |x| _mm512_abs_pd(x);
     compare: compare_f64;
     select: |mask, yes, no| _mm512_mask_blend_pd(mask as __mmask8, no, yes),

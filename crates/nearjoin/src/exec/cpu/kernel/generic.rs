@@ -1,7 +1,7 @@
 //! The kernels, written once over [`Vector`]; each instruction set instantiates them.
 
 use super::vector::{Norm, Vector};
-use super::{BoxJob, GatherJob, Job, Open, PAD, Piece};
+use super::{BoxJob, GatherJob, Job, Open, PAD, Piece, SiftJob, Sifted};
 use crate::metric::{Metric, Threshold};
 use crate::scalar::Scalar;
 
@@ -388,6 +388,48 @@ pub(super) unsafe fn gather<S: Scalar, L: Scalar, const SPREAD: bool>(
         }
     }
     lanes.into_iter().fold(L::ZERO, |a, b| if a > b { a } else { b })
+}
+
+/// Copies the candidates in a box to the front of a tile, in their order, padded with NaN to whole
+/// chunks of 16, until the tile has no room for another chunk. Returns where the next ones are.
+///
+/// ```text
+/// for each candidate:  if lo ≤ candidate ≤ hi in every dimension:  tile.push(candidate)
+/// ```
+#[inline(always)]
+pub(super) unsafe fn sift<V: Vector>(
+    job: &SiftJob<'_, V::Lane>,
+    to: &mut Sifted<'_, V::Lane>,
+) -> usize {
+    let (mut at, mut len) = (job.from, 0);
+    // SAFETY: `SiftJob::check` has made sure of `dim` columns of whole chunks on both sides, and of
+    // the corners. A chunk is written where another one would fit, and padded there; the caller
+    // promises the instruction set.
+    unsafe {
+        while at < job.stride && len + 2 * PAD <= to.stride {
+            let mut inside = u32::MAX >> (u32::BITS - V::LANES as u32);
+            for j in 0..job.dim {
+                let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
+                inside &= V::splat(*job.lo.get_unchecked(j)).le(x);
+                inside &= x.le(V::splat(*job.hi.get_unchecked(j)));
+            }
+            for j in 0..job.dim {
+                let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
+                x.compress_lanes(inside, to.coords.as_mut_ptr().add(j * to.stride + len));
+            }
+            let labels = V::load_labels(job.labels.as_ptr().add(at));
+            V::compress(labels, inside, to.labels.as_mut_ptr().add(len));
+            len = V::add_popcount(len as u32, inside) as usize;
+            at += V::LANES;
+        }
+        for j in 0..job.dim {
+            for k in len..len.next_multiple_of(PAD) {
+                to.coords.as_mut_ptr().add(j * to.stride + k).write(V::Lane::NAN);
+            }
+        }
+    }
+    to.len = len;
+    at
 }
 
 /// Copies the labels of the pieces, in chunks of 16.

@@ -1,6 +1,7 @@
 //! The loops of the KNN-join behind safe functions: the leaves and nodes that they look at, and what
 //! they keep of them.
 
+use super::lockstep::{Lockstep, ROWS};
 use super::{BoxJob, FULL, PAD, SimdLevel, ranks};
 use crate::metric::Metric;
 use crate::scalar::Scalar;
@@ -133,6 +134,10 @@ type SieveFn = unsafe fn(&[f32], &[f32], &[f32; PAD], &mut [u32; PAD]) -> bool;
 type ActiveFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD]) -> u32;
 type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
 type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
+type RelateFn<T> = unsafe fn(&[T], &[f64], f64, &mut [f32]);
+type MeasureFn = unsafe fn(&mut Lockstep, usize, u32, bool);
+type AbsorbFn = unsafe fn(&mut Lockstep);
+type DecideFn<T> = unsafe fn(Metric, &[T], &[T], usize, &[u32], &mut [T]);
 type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
 type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD], &mut Hits<T>);
 type KeepFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &[u32; PAD], &mut Kept<'_, T>);
@@ -149,6 +154,12 @@ pub(crate) struct NearestKernels<T> {
     pub(super) rank: RankFn<T>,
     /// For 8, 16, 32 and 64 keys.
     pub(super) merge: [MergeFn<T>; 4],
+    pub(super) relate: RelateFn<T>,
+    pub(super) measure: MeasureFn,
+    /// For 8, 16, 32 and 64 keys.
+    pub(super) absorb: [AbsorbFn; 4],
+    pub(super) decide: DecideFn<T>,
+    pub(super) metric: Metric,
     pub(super) lanes: usize,
 }
 
@@ -228,6 +239,45 @@ impl<T: Scalar> NearestKernels<T> {
         // SAFETY: what waits is noted, and not more than there are rows for; the level is
         // available.
         unsafe { (self.merge[room.trailing_zeros() as usize - 3])(ranks, lane) }
+    }
+
+    /// Columns of 16 relative to a middle, times a power of two.
+    pub(crate) fn relate(&self, from: &[T], middle: &[f64], scale: f64, to: &mut [f32]) {
+        // SAFETY: the level is available.
+        unsafe { (self.relate)(from, middle, scale, to) }
+    }
+
+    /// Measures the first `len` candidates of a leaf for all queries, and notes those that are
+    /// within a bound, with tags from `tag` on. Candidate i is query i where `own` says so.
+    pub(crate) fn measure(&self, steps: &mut Lockstep, len: usize, tag: u32, own: bool) {
+        assert!(len <= PAD && steps.queries.len() == steps.candidates.len());
+        assert!(steps.queries.len().is_multiple_of(PAD));
+        assert!(steps.rows.len() == ROWS * PAD && steps.waiting + len < ROWS);
+        // SAFETY: columns and rows are checked; the level is available.
+        unsafe { (self.measure)(steps, len, tag, own) }
+    }
+
+    /// Merges the last of the candidates that wait.
+    pub(crate) fn absorb(&self, steps: &mut Lockstep) {
+        let room = steps.keys.len() / PAD;
+        assert!(matches!(room, 8 | 16 | 32 | 64) && (1..=room).contains(&steps.k));
+        assert!(steps.rows.len() == ROWS * PAD && steps.waiting <= ROWS);
+        // SAFETY: keys and rows are checked; the level is available.
+        unsafe { (self.absorb[room.trailing_zeros() as usize - 3])(steps) }
+    }
+
+    /// The accumulated distances of query `q` of a block, which is columns of 16, and candidates at
+    /// some positions in leaves.
+    pub(crate) fn decide(
+        &self,
+        coords: &[T],
+        queries: &[T],
+        q: usize,
+        positions: &[u32],
+        out: &mut [T],
+    ) {
+        // SAFETY: the level is available.
+        unsafe { (self.decide)(self.metric, coords, queries, q, positions, out) }
     }
 
     /// Queries in a register.

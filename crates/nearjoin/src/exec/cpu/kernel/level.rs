@@ -109,11 +109,11 @@ macro_rules! level {
     ) => {
         mod instances {
             use super::*;
-            use crate::exec::cpu::kernel::{generic, nearest, ranks, sort};
+            use crate::exec::cpu::kernel::{generic, lockstep, nearest, ranks, sort};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
-                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, NearestKernels,
-                NodeJob, Open, PAD, Piece, Ranks,
+                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, Lockstep,
+                NearestKernels, NodeJob, Open, PAD, Piece, Ranks, SiftJob, Sifted,
             };
             use crate::metric::Metric;
 
@@ -147,6 +147,16 @@ macro_rules! level {
             ) {
                 // SAFETY: as above.
                 unsafe { generic::rows::<$f64, N, D, EXACT>(job, own, rows, open) }
+            }
+            $(#[$features])?
+            unsafe fn sift_f32(job: &SiftJob<'_, f32>, to: &mut Sifted<'_, f32>) -> usize {
+                // SAFETY: as above.
+                unsafe { generic::sift::<$f32>(job, to) }
+            }
+            $(#[$features])?
+            unsafe fn sift_f64(job: &SiftJob<'_, f64>, to: &mut Sifted<'_, f64>) -> usize {
+                // SAFETY: as above.
+                unsafe { generic::sift::<$f64>(job, to) }
             }
             $(#[$features])?
             unsafe fn boxes_f32<N: Norm>(
@@ -246,6 +256,31 @@ macro_rules! level {
                 unsafe { nearest::sieve::<$exact_f32, N>(candidates, queries, limits, hits) }
             }
             $(#[$features])?
+            unsafe fn relate<T: crate::scalar::Scalar>(
+                from: &[T], middle: &[f64], scale: f64, to: &mut [f32],
+            ) {
+                lockstep::relate(from, middle, scale, to)
+            }
+            $(#[$features])?
+            unsafe fn measure<N: Norm, const D: usize>(
+                steps: &mut Lockstep, len: usize, tag: u32, own: bool,
+            ) {
+                // SAFETY: as above.
+                unsafe { lockstep::measure::<$f32, N, D>(steps, len, tag, own) }
+            }
+            $(#[$features])?
+            unsafe fn absorb<const ROOM: usize>(steps: &mut Lockstep) {
+                // SAFETY: as above.
+                unsafe { lockstep::absorb::<$f32, ROOM>(steps) }
+            }
+            $(#[$features])?
+            unsafe fn decide<T: crate::scalar::Scalar>(
+                metric: Metric, coords: &[T], queries: &[T], q: usize, positions: &[u32],
+                out: &mut [T],
+            ) {
+                lockstep::decide(metric, coords, queries, q, positions, out)
+            }
+            $(#[$features])?
             unsafe fn localize(job: &mut GatherJob<'_, f64, f32>) -> f32 {
                 // SAFETY: as above.
                 unsafe { generic::gather::<_, _, true>(job, |x, origin| (x - origin) as f32) }
@@ -276,20 +311,24 @@ macro_rules! level {
             }
 
             macro_rules! by_dimension {
-                ($dim:expr, $count:ident, $rows:ident, $norm:ty, $exact:expr) => {
+                ($dim:expr, $count:ident, $rows:ident, $sift:ident, $norm:ty, $exact:expr) => {
                     match $dim {
-                        $($own => by_dimension!(@ $count, $rows, $norm, $own, $exact),)*
-                        _ => by_dimension!(@ $count, $rows, $norm, 0, $exact),
+                        $($own => by_dimension!(@ $count, $rows, $sift, $norm, $own, $exact),)*
+                        _ => by_dimension!(@ $count, $rows, $sift, $norm, 0, $exact),
                     }
                 };
-                (@ $count:ident, $rows:ident, $norm:ty, $d:literal, $exact:expr) => {
-                    Lanes { count: $count::<$norm, $d, { $exact }>, rows: $rows::<$norm, $d, { $exact }> }
+                (@ $count:ident, $rows:ident, $sift:ident, $norm:ty, $d:literal, $exact:expr) => {
+                    Lanes {
+                        count: $count::<$norm, $d, { $exact }>,
+                        rows: $rows::<$norm, $d, { $exact }>,
+                        sift: $sift,
+                    }
                 };
             }
 
             macro_rules! nearest_by_dimension {
                 (
-                    @@ $norm:ty, $d:literal,
+                    @@ $metric:expr, $norm:ty, $d:literal,
                     (
                         $gaps:ident, $leaf:ident, $keep:ident, $active:ident, $rank:ident,
                         $merge:ident, $lanes:expr
@@ -303,20 +342,26 @@ macro_rules! level {
                         active: $active::<$norm>,
                         rank: $rank::<$norm, $d>,
                         merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],
+                        relate,
+                        // Only those of few dimensions are called.
+                        measure: measure::<$norm, { if $d > 3 { 0 } else { $d } }>,
+                        absorb: [absorb::<8>, absorb::<16>, absorb::<32>, absorb::<64>],
+                        decide,
+                        metric: $metric,
                         lanes: $lanes,
                     }
                 };
-                (@ $dim:expr, $norm:ty, $kernels:tt) => {
+                (@ $metric:expr, $dim:expr, $norm:ty, $kernels:tt) => {
                     match $dim {
-                        $($own => nearest_by_dimension!(@@ $norm, $own, $kernels),)*
-                        _ => nearest_by_dimension!(@@ $norm, 0, $kernels),
+                        $($own => nearest_by_dimension!(@@ $metric, $norm, $own, $kernels),)*
+                        _ => nearest_by_dimension!(@@ $metric, $norm, 0, $kernels),
                     }
                 };
                 ($metric:expr, $dim:expr, $kernels:tt) => {
                     match $metric {
-                        Metric::L2 => nearest_by_dimension!(@ $dim, L2, $kernels),
-                        Metric::L1 => nearest_by_dimension!(@ $dim, L1, $kernels),
-                        Metric::Linf => nearest_by_dimension!(@ $dim, Linf, $kernels),
+                        Metric::L2 => nearest_by_dimension!(@ $metric, $dim, L2, $kernels),
+                        Metric::L1 => nearest_by_dimension!(@ $metric, $dim, L1, $kernels),
+                        Metric::Linf => nearest_by_dimension!(@ $metric, $dim, Linf, $kernels),
                     }
                 };
             }
@@ -350,9 +395,9 @@ macro_rules! level {
             ) -> Kernels<f32> {
                 const FUSED: bool = <$f32 as Vector>::FUSED;
                 let (exact, boxes) = match metric {
-                    Metric::L2 => (by_dimension!(dim, count_f32, rows_f32, L2, FUSED), boxes_f32::<L2> as _),
-                    Metric::L1 => (by_dimension!(dim, count_f32, rows_f32, L1, FUSED), boxes_f32::<L1> as _),
-                    Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, Linf, FUSED), boxes_f32::<Linf> as _),
+                    Metric::L2 => (by_dimension!(dim, count_f32, rows_f32, sift_f32, L2, FUSED), boxes_f32::<L2> as _),
+                    Metric::L1 => (by_dimension!(dim, count_f32, rows_f32, sift_f32, L1, FUSED), boxes_f32::<L1> as _),
+                    Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, sift_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
                 let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
                 Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_u32, sort_u64, distances }
@@ -364,18 +409,18 @@ macro_rules! level {
                 const FUSED: bool = <$f64 as Vector>::FUSED;
                 let (exact, filter, boxes) = match metric {
                     Metric::L2 => (
-                        by_dimension!(dim, count_f64, rows_f64, L2, FUSED),
-                        by_dimension!(dim, count_f32, rows_f32, L2, false),
+                        by_dimension!(dim, count_f64, rows_f64, sift_f64, L2, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, sift_f32, L2, false),
                         boxes_f64::<L2> as _,
                     ),
                     Metric::L1 => (
-                        by_dimension!(dim, count_f64, rows_f64, L1, FUSED),
-                        by_dimension!(dim, count_f32, rows_f32, L1, false),
+                        by_dimension!(dim, count_f64, rows_f64, sift_f64, L1, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, sift_f32, L1, false),
                         boxes_f64::<L1> as _,
                     ),
                     Metric::Linf => (
-                        by_dimension!(dim, count_f64, rows_f64, Linf, FUSED),
-                        by_dimension!(dim, count_f32, rows_f32, Linf, false),
+                        by_dimension!(dim, count_f64, rows_f64, sift_f64, Linf, FUSED),
+                        by_dimension!(dim, count_f32, rows_f32, sift_f32, Linf, false),
                         boxes_f64::<Linf> as _,
                     ),
                 };

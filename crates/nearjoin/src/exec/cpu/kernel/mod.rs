@@ -10,6 +10,7 @@
 mod generic;
 mod knn;
 mod level;
+mod lockstep;
 mod nearest;
 mod ranks;
 mod scalar;
@@ -24,6 +25,7 @@ mod avx512;
 pub(crate) use knn::{Hits, Kept, LeafJob, NearestKernels, NodeJob, Ranks};
 pub use level::SimdLevel;
 pub(crate) use level::level;
+pub(crate) use lockstep::{Lockstep, Margin, ROWS, TAG};
 pub(crate) use ranks::FULL;
 pub(crate) use sort::LANES as SORTED_AT_ONCE;
 
@@ -115,6 +117,39 @@ impl<S, L> GatherJob<'_, S, L> {
     }
 }
 
+/// Candidates of which those in a box go to a tile.
+pub(crate) struct SiftJob<'a, L> {
+    /// One column per dimension, `stride` apart, a multiple of [`PAD`]; what is no candidate is NaN.
+    pub(crate) coords: &'a [L],
+    pub(crate) stride: usize,
+    pub(crate) labels: &'a [u32],
+    /// The first candidate that is looked at, a multiple of [`PAD`].
+    pub(crate) from: usize,
+    pub(crate) dim: usize,
+    /// The corners of the box.
+    pub(crate) lo: &'a [L],
+    pub(crate) hi: &'a [L],
+}
+
+/// The tile that they go to.
+pub(crate) struct Sifted<'a, L> {
+    pub(crate) coords: &'a mut [L],
+    pub(crate) labels: &'a mut [u32],
+    pub(crate) stride: usize,
+    /// How many they are.
+    pub(crate) len: usize,
+}
+
+impl<L> SiftJob<'_, L> {
+    fn check(&self, to: &Sifted<'_, L>) {
+        assert!(self.stride.is_multiple_of(PAD) && self.from.is_multiple_of(PAD));
+        assert!(self.dim * self.stride <= self.coords.len() && self.stride <= self.labels.len());
+        assert!(self.dim <= self.lo.len() && self.dim <= self.hi.len());
+        assert!(self.dim * to.stride <= to.coords.len() && to.stride <= to.labels.len());
+        assert!(to.stride.is_multiple_of(PAD) && to.stride >= 2 * PAD);
+    }
+}
+
 /// Up to 16 bounding boxes against the box of a block of queries.
 pub(crate) struct BoxJob<'a, T> {
     pub(crate) lo: &'a [T],
@@ -138,6 +173,7 @@ impl<T> BoxJob<'_, T> {
 
 type CountFn<L> = unsafe fn(&Job<'_, L>, &mut [u64], &mut Vec<Open>);
 type RowsFn<L> = unsafe fn(&Job<'_, L>, &[u32], &mut [Vec<u32>], &mut Vec<Open>);
+type SiftFn<L> = unsafe fn(&SiftJob<'_, L>, &mut Sifted<'_, L>) -> usize;
 type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>, T, T) -> (u32, u32);
 type LocalizeFn = unsafe fn(&mut GatherJob<'_, f64, f32>) -> f32;
 type GatherFn<T> = unsafe fn(&mut GatherJob<'_, T, T>);
@@ -149,6 +185,7 @@ type DistancesFn<T> = unsafe fn(Metric, &[T], &[T], &[u32], &mut Vec<T>);
 pub(crate) struct Lanes<L> {
     count: CountFn<L>,
     rows: RowsFn<L>,
+    sift: SiftFn<L>,
 }
 
 impl<L: Scalar> Lanes<L> {
@@ -174,6 +211,14 @@ impl<L: Scalar> Lanes<L> {
         assert!(job.count <= own.len() && job.count <= rows.len());
         // SAFETY: as for `count`, and labels are padded.
         unsafe { (self.rows)(job, own, rows, open) }
+    }
+
+    /// Copies the candidates in a box to a tile, as many as it has room for. Returns where the next
+    /// ones are.
+    pub(crate) fn sift(&self, job: &SiftJob<'_, L>, to: &mut Sifted<'_, L>) -> usize {
+        job.check(to);
+        // SAFETY: as for `count`.
+        unsafe { (self.sift)(job, to) }
     }
 }
 
@@ -283,11 +328,17 @@ pub trait Dispatch: Sized {
     /// The same slice, where the type is `f64`: it can be filtered in `f32`.
     #[doc(hidden)]
     fn as_f64(values: &[Self]) -> Option<&[f64]>;
+    /// The same slice, where the type is `f32`.
+    #[doc(hidden)]
+    fn as_f32(values: &[Self]) -> Option<&[f32]>;
 }
 
 impl Dispatch for f32 {
     fn as_f64(_: &[f32]) -> Option<&[f64]> {
         None
+    }
+    fn as_f32(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
     }
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f32> {
@@ -314,6 +365,9 @@ impl Dispatch for f32 {
 impl Dispatch for f64 {
     fn as_f64(values: &[f64]) -> Option<&[f64]> {
         Some(values)
+    }
+    fn as_f32(_: &[f64]) -> Option<&[f32]> {
+        None
     }
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f64> {

@@ -164,20 +164,64 @@ unsafe fn smooth_16<V: Vector>(v: &mut [V; PAD]) {
     }
 }
 
-/// Merges the waiting candidates of a register of queries into their best, and tightens the
-/// bounds.
+/// New keys that are merged at a time into so many.
+pub(super) const fn group(room: usize) -> usize {
+    if room == 8 { 8 } else { 16 }
+}
+
+/// Merges a group of keys into the best `ROOM` of a register of queries. Returns the least that is
+/// dropped.
 ///
 /// ```text
-/// for each 16 (8) that wait:  sort their keys
-///     the last 16 (8) of the best:  the lesser of each and of the sorted keys backwards
-///     the best are bitonic now: smooth them
-/// bound[q] = the k-th key, all tags included
+/// sort the new keys
+/// the last 16 (8) of the best:  the lesser of each and of the sorted keys backwards
+/// the best are bitonic now: smooth them
 /// ```
+#[inline(always)]
+#[allow(clippy::needless_range_loop)]
+pub(super) unsafe fn merge_group<V: Vector, const ROOM: usize>(
+    mut new: [V; PAD],
+    keys: *mut V::Lane,
+) -> V {
+    let group = group(ROOM);
+    // SAFETY: the caller promises the instruction set, and `ROOM` rows of 16 keys.
+    unsafe {
+        if ROOM == 8 {
+            sort_8(&mut new);
+        } else {
+            sort_16(&mut new);
+        }
+        let none = V::splat(V::Lane::MAX);
+        let tail = keys.add((ROOM - group) * PAD);
+        let (mut best, mut dropped) = ([none; PAD], none);
+        for i in 0..group {
+            let (old, new) = (V::load(tail.add(i * PAD)), new[group - 1 - i]);
+            best[i] = old.min(new);
+            dropped = dropped.min(old.max(new));
+        }
+        if ROOM == 8 {
+            smooth_8(&mut best);
+        } else if ROOM == 16 {
+            smooth_16(&mut best);
+        }
+        for i in 0..group {
+            best[i].store(tail.add(i * PAD));
+        }
+        if ROOM > 16 {
+            smooth::<V, ROOM>(keys);
+        }
+        dropped
+    }
+}
+
+/// Merges the waiting candidates of a register of queries into their best, group by group, and
+/// tightens the bounds: to the k-th key, all tags included.
+///
 /// What is dropped is remembered by its least key.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 pub(super) unsafe fn merge<V: Vector, const ROOM: usize>(ranks: &mut Ranks<V::Lane>, base: usize) {
-    let group = if ROOM == 8 { 8 } else { 16 };
+    let group = group(ROOM);
     // SAFETY: `NearestKernels::merge` has made sure of the lengths; the caller promises the
     // instruction set.
     unsafe {
@@ -216,29 +260,7 @@ pub(super) unsafe fn merge<V: Vector, const ROOM: usize>(ranks: &mut Ranks<V::La
             for i in 0..group {
                 new[i] = V::load(fresh.add((row + i) * V::LANES));
             }
-            if ROOM == 8 {
-                sort_8(&mut new);
-            } else {
-                sort_16(&mut new);
-            }
-            let tail = keys.add((ROOM - group) * PAD);
-            let mut best = [none; PAD];
-            for i in 0..group {
-                let (old, new) = (V::load(tail.add(i * PAD)), new[group - 1 - i]);
-                best[i] = old.min(new);
-                dropped = dropped.min(old.max(new));
-            }
-            if ROOM == 8 {
-                smooth_8(&mut best);
-            } else if ROOM == 16 {
-                smooth_16(&mut best);
-            }
-            for i in 0..group {
-                best[i].store(tail.add(i * PAD));
-            }
-            if ROOM > 16 {
-                smooth::<V, ROOM>(keys);
-            }
+            dropped = dropped.min(merge_group::<V, ROOM>(new, keys));
             row += group;
         }
         dropped.store(ranks.dropped.as_mut_ptr().add(base));

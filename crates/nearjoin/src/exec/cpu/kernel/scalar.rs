@@ -64,6 +64,10 @@ impl<T: Scalar, const FUSED: bool> Vector for Array<T, FUSED> {
         self.zip(bits, T::with_bits)
     }
     #[inline(always)]
+    unsafe fn without_bits(self, bits: Self) -> Self {
+        self.zip(bits, T::without_bits)
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         if FUSED {
             return Array(core::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])));

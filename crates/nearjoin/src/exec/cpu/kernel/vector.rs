@@ -31,6 +31,8 @@ pub(super) trait Vector: Copy {
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     /// The bits of both.
     unsafe fn with_bits(self, bits: Self) -> Self;
+    /// The bits of `self` that `bits` has not.
+    unsafe fn without_bits(self, bits: Self) -> Self;
     /// Lanes in which `self ≤ other`; false where either is NaN.
     unsafe fn le(self, other: Self) -> u32;
 
@@ -62,14 +64,14 @@ pub(super) trait Vector: Copy {
 
 /// Implements [`Vector`] for a register type from its intrinsics.
 ///
-/// `plain` lists set, load, store, add, subtract, maximum, minimum, fused multiply-add and or,
-/// which take and return registers; the rest are given as expressions.
+/// `plain` lists set, load, store, add, subtract, maximum, minimum, fused multiply-add, or and
+/// and-not, which take and return registers; the rest are given as expressions.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector {
     (
         $name:ident($register:ty) of $lanes:literal $lane:ty, named by $labels:ty;
         plain: $set:path, $load:path, $store:path, $add:path, $sub:path, $max:path, $min:path,
-            $fma:path, $or:path;
+            $fma:path, $or:path, $and_not:path;
         abs: |$x:ident| $abs:expr;
         compare: $compare:ident;
         select: |$sel_mask:ident, $yes:ident, $no:ident| $select:expr, $select_labels:expr;
@@ -129,6 +131,11 @@ macro_rules! vector {
             unsafe fn with_bits(self, bits: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $name($or(self.0, bits.0)) }
+            }
+            #[inline(always)]
+            unsafe fn without_bits(self, bits: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name($and_not(bits.0, self.0)) }
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
