@@ -1,6 +1,6 @@
 //! Executors: they turn work into rows of results and hand the rows to a sink.
 
-pub(crate) mod arena;
+pub(crate) mod bins;
 pub(crate) mod cpu;
 pub(crate) mod flat;
 pub(crate) mod gpu;
@@ -223,8 +223,10 @@ pub(crate) struct Request {
     pub(crate) sorted: bool,
     /// Flat, and on the thread that asks: of executors that say that they make blocks.
     pub(crate) in_blocks: bool,
-    /// Bytes that may be used to keep what was found, where rows are laid out.
+    /// Bytes that may be used to keep what was found before rows are laid out or handed out.
     pub(crate) room: u64,
+    /// About how many pairs that will be.
+    pub(crate) expected_pairs: f64,
 }
 
 /// The complete rows of some queries.

@@ -3,7 +3,6 @@
 use rayon::prelude::*;
 
 use super::Rows;
-use super::arena::Arena;
 use crate::error::{Error, Result};
 use crate::memory::{RowWriter, prefetch};
 use crate::scalar::Scalar;
@@ -80,14 +79,6 @@ impl<'a, T: Scalar> Place<'a, T> {
             self.row(self.range(query), rows.neighbors.row(at), rows.distances(at));
         }
         self.ids.finish();
-    }
-
-    /// Writes all rows that one thread has kept.
-    pub(crate) fn arena(&self, arena: &Arena<T>) {
-        for (query, ids, distances) in arena.rows() {
-            self.row(self.range(query), ids, distances);
-        }
-        self.finish();
     }
 
     /// Writes one row to its place.

@@ -111,7 +111,7 @@ fn extents<R: Iterator<Item = f64>>(
 
 /// How a key is made of coordinates. Keys only order the points: the join relies on
 /// boxes, so no rounding here can lose a pair.
-struct Scale {
+pub(crate) struct Scale {
     cells: Vec<Cells>,
     curve_bits: u32,
 }
@@ -126,7 +126,7 @@ struct Cells {
 
 impl Scale {
     /// Keys of at most `bits` bits.
-    fn new(extents: &[(f64, f64)], eps: f64, bits: u32) -> Self {
+    pub(crate) fn new(extents: &[(f64, f64)], eps: f64, bits: u32) -> Self {
         let mut left = (f64::from(bits) * CELL_SHARE) as u32;
         let share = left / extents.len().clamp(1, CURVE_DIMS) as u32;
         let mut cells = Vec::new();
@@ -160,7 +160,7 @@ impl Scale {
 
     /// Cells in the order of an ox that ploughs: every other row backwards, so that points
     /// at the end of one row and the start of the next are neighbours in space too.
-    fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
+    pub(crate) fn key(&self, coordinates: impl Iterator<Item = f64>) -> u64 {
         let mut key = 0u64;
         let mut within = [0u32; CURVE_DIMS];
         let mut backwards = false;
@@ -211,6 +211,8 @@ pub(crate) struct Join<'a, T> {
     pub(crate) behind: bool,
     /// Points that match whole blocks are only counted.
     pub(crate) counting: bool,
+    /// The level of the blocks that are visited: 0 for 16 queries at a time, 1 for 256.
+    pub(crate) lowest: usize,
 }
 
 /// Receives a block of queries with its box and candidates.
@@ -224,8 +226,8 @@ struct Block<'a, T> {
 }
 
 impl<T: Scalar> Join<'_, T> {
-    /// Visits every block of 16 queries in `unit`, whose ends are multiples of 16 or the
-    /// end of the queries, with its box and candidates.
+    /// Visits every block of queries in `unit`, whose ends are multiples of 16 or the end of the
+    /// queries, with its box and candidates. A unit that has less than one is visited whole.
     ///
     /// Why no pair is missed: a candidate block leaves the list only when its box is
     /// farther than ε from the box around all queries that the list is for, when it is
@@ -282,11 +284,14 @@ impl<T: Scalar> Join<'_, T> {
         for &open in &parent.open {
             self.sieve(&block, open, list, &mut candidates.test);
         }
-        if level > 0 {
+        if level > self.lowest {
             for child in node * FAN..((node + 1) * FAN).min(self.queries.count(level - 1)) {
                 self.block(level - 1, child, unit, recursion, candidates, visit)?;
             }
             return ControlFlow::Continue(());
+        }
+        for open in &list.open {
+            push_run(&mut candidates.test, self.right.run(open.level as usize, open.node as usize));
         }
         candidates.take.clone_from(&list.take);
         candidates.taken = list.taken;

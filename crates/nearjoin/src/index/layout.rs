@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::Run;
-use super::boxes::{BoxOf, Boxes, FAN};
+use super::boxes::{BoxOf, Boxes};
 use super::cell_sort::{self, Form, Rows, Sorted};
 use super::cells::Shape;
 use crate::error::Result;
@@ -175,23 +175,25 @@ impl<'a, T: Scalar> Layout<'a, T> {
     }
 }
 
-/// Least and greatest of some numbers: those of a whole box in lanes that do not wait for each
-/// other, which would take longer than it saves for the few of a block.
+/// Least and greatest of some numbers, in lanes that do not wait for each other.
 #[inline(always)]
 pub(super) fn extent<L: Scalar>(numbers: &[L]) -> (L, L) {
-    match <&[L; FAN]>::try_from(numbers) {
-        Ok(numbers) => {
-            let (front, back) = numbers.split_at(FAN / 2);
-            let pairs = |pick: fn(L, L) -> L| -> [L; FAN / 2] {
-                core::array::from_fn(|lane| pick(front[lane], back[lane]))
-            };
-            let (lo, hi) = (pairs(least), pairs(most));
-            (lo.into_iter().fold(lo[0], least), hi.into_iter().fold(hi[0], most))
+    const LANES: usize = 4;
+    let (mut lo, mut hi) = ([numbers[0]; LANES], [numbers[0]; LANES]);
+    let (fours, rest) = numbers.as_chunks::<LANES>();
+    for four in fours {
+        for lane in 0..LANES {
+            lo[lane] = least(lo[lane], four[lane]);
+            hi[lane] = most(hi[lane], four[lane]);
         }
-        Err(_) => numbers
-            .iter()
-            .fold((numbers[0], numbers[0]), |(lo, hi), &x| (least(lo, x), most(hi, x))),
     }
+    for (lane, &x) in rest.iter().enumerate() {
+        lo[lane] = least(lo[lane], x);
+        hi[lane] = most(hi[lane], x);
+    }
+    let [a, b, c, d] = lo;
+    let [e, f, g, h] = hi;
+    (least(least(a, b), least(c, d)), most(most(e, f), most(g, h)))
 }
 
 #[inline(always)]

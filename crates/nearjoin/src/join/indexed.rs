@@ -191,6 +191,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             },
             expected_pairs: decision.pairs() * share,
             spare: decision.spare(index_bytes),
+            keeps: decision.keeps(),
             budget: self.budget(here),
             stats: &mut stats,
         })?;

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn an_index_takes_what_its_largest_phase_does() {
         let bytes = |dim: usize, detail: Detail, boxes: bool| {
-            let how = OnCpu { narrow: None, boxes, listed: false, in_order: false, unit: 4096 };
+            let how = OnCpu { narrow: None, boxes, listed: false, keeps: true, unit: 4096 };
             index_bytes(&summary(1_000_000, dim, 1.0), &detail, &how, 2) / 1_000_000
         };
         let directory = directory::Shape { dims: vec![0, 1], fanout: 16 };
@@ -145,8 +145,7 @@ mod tests {
         let bytes = |points: usize, dim: usize| {
             let along = points as u64 / 10;
             let axes = [along, 10].map(|cells| grid::Axis::new(0, 0.0, 1.0, cells)).to_vec();
-            let how =
-                OnCpu { narrow: None, boxes: true, listed: false, in_order: false, unit: 4096 };
+            let how = OnCpu { narrow: None, boxes: true, listed: false, keeps: true, unit: 4096 };
             let detail = Detail::Grid(grid::Shape { axes });
             index_bytes(&summary(points, dim, 1.0), &detail, &how, 2) / points as u64
         };

@@ -14,8 +14,10 @@ const KNN_UNIT: usize = 256;
 /// Distance tests for each pair of the answer from which on a pair of one set is better tested once
 /// and written to the rows of both its points: as many tests as that takes.
 const LISTED: f64 = 64.0;
-/// The same below which the candidates of a block are sorted, and not the rows of its 16 queries.
-const IN_ORDER: f64 = 3.0;
+/// What it takes to keep a row until its place is known, and each of its neighbours: written, read and
+/// in fresh memory. In nanoseconds, as the cost of finding them again.
+const KEEP_ROW: f64 = 5.0;
+const KEEP_PAIR: f64 = 0.95;
 /// Units for every thread, if there are few queries.
 const UNITS: usize = 4;
 
@@ -28,8 +30,8 @@ pub(crate) struct OnCpu {
     pub(crate) boxes: bool,
     /// Whether rows of one set are made of a list of its pairs, each of which is met once.
     pub(crate) listed: bool,
-    /// Whether rows that are to ascend are made of candidates that do.
-    pub(crate) in_order: bool,
+    /// Whether rows are kept as they are found, if there is room, and not counted first.
+    pub(crate) keeps: bool,
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
 }
@@ -55,15 +57,15 @@ impl OnCpu {
             Question::Nearest(_) => knn_unit(summary.left, threads),
         };
         let listed = chosen.cost.tests >= LISTED * neighbors;
-        let in_order = chosen.cost.tests < IN_ORDER * neighbors;
-        OnCpu { narrow, boxes, listed, in_order, unit }
+        let keeps = chosen.cost.per_query >= KEEP_ROW + KEEP_PAIR * neighbors;
+        OnCpu { narrow, boxes, listed, keeps, unit }
     }
 }
 
 /// Whether boxes pay. The recursive join and the trees live by them. Elsewhere they take whole
 /// blocks where neighbourhoods are large; and brute force and the directory have nothing else to
 /// skip points by, if there are enough of them.
-fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
+pub(super) fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) -> bool {
     match strategy {
         Strategy::Ego | Strategy::Tree => true,
         Strategy::Grid => neighbors > CROWDED,

@@ -18,7 +18,9 @@ mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
+mod quantiles;
 pub(crate) mod ranges;
+mod trial;
 
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
@@ -159,7 +161,8 @@ pub(crate) fn on_cpu_for(
     let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);
-            (choose::alternatives(summary, shaping(within), neighbors, &sharing), sharing)
+            let (shaping, wanted) = (shaping(within), asked.options.strategy);
+            (choose::alternatives(summary, shaping, neighbors, wanted, &sharing), sharing)
         }
         Question::Nearest(nearest) => {
             let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);
@@ -396,6 +399,16 @@ impl Decision {
         self.alternatives
             .iter()
             .map(move |a| (a.strategy, seconds(&a.cost), a.cost.tests * queries))
+    }
+
+    /// Whether rows had better be kept as they are found than counted and found again: where there
+    /// is room for them.
+    pub(crate) fn keeps(&self) -> bool {
+        match &self.how {
+            How::Cpu(cpu) => cpu.keeps,
+            How::Both(both) => both.cpu.keeps,
+            _ => true,
+        }
     }
 
     /// Bytes of three times the input, which an index may use, that one of `index` bytes leaves

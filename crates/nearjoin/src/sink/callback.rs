@@ -2,6 +2,7 @@ use core::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
+use super::fill::MARGIN;
 use super::{Execution, Receive, Refusal, setters};
 use crate::error::{Error, Result};
 use crate::exec::flat::Flat;
@@ -63,7 +64,10 @@ fn made<T: Scalar>(flat: &Flat<T>) -> Block<'_, T> {
 ///
 /// The function runs on the thread that called [`Plan::run`](crate::Plan::run), one block
 /// at a time, while the other threads go on joining. They wait when they are more than a
-/// few blocks ahead, so a slow function costs time and not memory. Every left point comes
+/// few blocks ahead, so a slow function costs time and not memory. Of a self-join with few
+/// neighbours among many candidates all pairs are found first, each once, and the blocks come
+/// after that; the list is at most three times as large as the points, with their index, and
+/// a quarter of the memory limit. Every left point comes
 /// exactly once, with all its neighbours; the order of blocks is not specified. Returning
 /// [`ControlFlow::Break`] stops the join with [`Error::Stopped`].
 ///
@@ -158,12 +162,23 @@ impl<F> Callback<F> {
     }
 }
 
+/// Bytes that a list of all pairs may take before rows are handed out: none where it is expected to
+/// take more, since a list that is too long is thrown away.
+fn room_for_list<T>(execution: &Execution<'_, T>) -> u64 {
+    let room = execution.spare.min(execution.budget.limit / 4);
+    // A pair is in the bins of both its points, in one of them with that point.
+    let expected = MARGIN * 6.0 * execution.expected_pairs;
+    if expected <= room as f64 { room } else { 0 }
+}
+
 impl<T: Scalar, F: FnMut(&Block<'_, T>) -> ControlFlow<()> + Send> Receive<T> for Callback<F> {
     #[allow(private_interfaces)]
     fn receive(&mut self, execution: &mut Execution<'_, T>) -> Result<()> {
         let workers = execution.executor.workers();
         let (executor, most) = (execution.executor, self.block);
-        let request = Request { once: self.request.once && execution.is_symmetric, ..self.request };
+        let once = self.request.once && execution.is_symmetric;
+        let (room, expected_pairs) = (room_for_list(execution), execution.expected_pairs);
+        let request = Request { once, room, expected_pairs, ..self.request };
         if executor.makes_blocks() {
             return self.receive_here(execution, Request { in_blocks: true, ..request });
         }

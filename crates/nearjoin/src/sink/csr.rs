@@ -130,18 +130,20 @@ impl<T: Scalar> Receive<T> for CsrSink<T> {
         self.csr = Csr::default();
         let rows = execution.executor.len();
         execution.budget.check_result(offset_bytes(rows))?;
-        let mut offsets = Buffer::<u64>::zeroed(rows + 1)?;
-        let kept = Kept::collect(execution, self.request, &mut offsets)?;
+        let (mut offsets, _) = Buffer::<u64>::to_fill(rows + 1)?;
+        offsets[0] = 0;
+        let kept = Kept::collect(execution, self.request, &mut offsets, true)?;
         let pairs = offsets[rows];
         let bytes = result_bytes::<T>(rows, pairs, self.request);
         execution.budget.check_result(bytes)?;
-        let pool = execution.pool;
-        let fresh = kept.touches_pages();
-        let mut ids = new(pool, pairs as usize, fresh)?;
-        let mut distances = match self.request.distances {
-            true => Some(new(pool, pairs as usize, fresh)?),
-            false => None,
-        };
+        let touched = !kept.touches_pages();
+        let (mut ids, mut fresh) = new(execution.pool, pairs as usize, touched)?;
+        let mut distances = None;
+        if self.request.distances {
+            let (array, is_fresh) = new(execution.pool, pairs as usize, touched)?;
+            distances = Some(array);
+            fresh |= is_fresh;
+        }
         kept.fill(execution, self.request, &offsets, &mut ids, distances.as_deref_mut(), fresh)?;
         execution.stats.result_bytes = bytes;
         self.csr = Csr { offsets, ids, distances };
@@ -204,7 +206,7 @@ impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
             return Err(Error::Buffer { name: "offsets", length, needed });
         }
         self.offsets[0] = 0;
-        let kept = Kept::collect(execution, self.request, self.offsets)?;
+        let kept = Kept::collect(execution, self.request, self.offsets, false)?;
         let needed = self.offsets[rows];
         let fits = |name, length: usize| match needed <= length as u64 {
             true => Ok(needed as usize),
@@ -226,9 +228,13 @@ impl<T: Scalar> Receive<T> for CsrInto<'_, T> {
     }
 }
 
-/// An array of the result, whose pages are touched by all threads unless they are to be `fresh`.
-fn new<V: Zeroable>(pool: &Pool, len: usize, fresh: bool) -> Result<Buffer<V>> {
-    if fresh { Buffer::zeroed(len) } else { pool.install(|| Buffer::faulted_in(len)) }
+/// An array of the result, and whether its pages are fresh. Where they are to be `touched`, all
+/// threads do that before.
+fn new<V: Zeroable>(pool: &Pool, len: usize, touched: bool) -> Result<(Buffer<V>, bool)> {
+    match touched {
+        true => Ok((pool.install(|| Buffer::faulted_to_fill(len))?, false)),
+        false => Buffer::to_fill(len),
+    }
 }
 
 fn offset_bytes(rows: usize) -> u64 {
@@ -236,6 +242,10 @@ fn offset_bytes(rows: usize) -> u64 {
 }
 
 pub(super) fn result_bytes<T>(rows: usize, pairs: u64, request: Request) -> u64 {
-    let pair = 4 + if request.distances { size_of::<T>() as u64 } else { 0 };
-    pairs.saturating_mul(pair).saturating_add(offset_bytes(rows))
+    pairs.saturating_mul(pair_bytes::<T>(request)).saturating_add(offset_bytes(rows))
+}
+
+/// Bytes of a pair.
+pub(super) fn pair_bytes<T>(request: Request) -> u64 {
+    4 + if request.distances { size_of::<T>() as u64 } else { 0 }
 }

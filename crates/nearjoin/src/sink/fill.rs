@@ -2,23 +2,18 @@
 //! again.
 
 use core::ops::ControlFlow;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::Mutex;
-
-use rayon::prelude::*;
 
 use super::Execution;
-use super::csr::result_bytes;
+use super::csr::pair_bytes;
 use crate::error::Result;
-use crate::exec::arena::Arena;
+use crate::exec::bins::{self, Binned, Bins, Places};
 use crate::exec::place::{Place, running_sums};
 use crate::exec::{LaidOut, Request, Rows};
 use crate::memory::as_atomic;
 use crate::scalar::Scalar;
 
 /// How far above the expected number of pairs there has to be room for them.
-const MARGIN: f64 = 1.1;
+pub(super) const MARGIN: f64 = 1.1;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
 ///
@@ -29,74 +24,63 @@ const MARGIN: f64 = 1.1;
 /// A device that makes rows in the order of the input decides that by itself.
 pub(super) enum Kept<'a, T> {
     Counted,
-    Rows(Vec<Arena<T>>),
+    Rows(Binned<T>),
     LaidOut(Box<dyn LaidOut<T> + 'a>),
 }
 
 impl<'a, T: Scalar> Kept<'a, T> {
-    /// Makes `offsets[1..]` the ends of all rows.
+    /// Makes `offsets[1..]` the ends of all rows. `fresh`: their arrays will be new, so that rows may
+    /// be given back while those are filled.
     pub(super) fn collect(
         execution: &mut Execution<'a, T>,
         request: Request,
         offsets: &mut [u64],
+        fresh: bool,
     ) -> Result<Self> {
-        let room = execution.spare;
-        let bytes = result_bytes::<T>(0, (MARGIN * execution.expected_pairs) as u64, request);
-        if let Some(rows) = execution.executor.lay_out(Request { room, ..request }, offsets) {
+        let listing =
+            Request { room: execution.spare, expected_pairs: execution.expected_pairs, ..request };
+        if let Some(rows) = execution.executor.lay_out(listing, offsets) {
             return Ok(Kept::LaidOut(rows?));
         }
         // If the estimate is too low, the rows kept so far are lost.
-        let degrees = as_atomic(&mut offsets[1..]);
-        let kept = if bytes <= room { Self::keep(execution, request, degrees)? } else { None };
-        let kept = match kept {
-            Some(kept) => kept,
-            None => {
-                let work = execution.executor.degrees(degrees)?;
-                execution.stats.record(work);
-                Kept::Counted
-            }
-        };
+        if let Some(kept) = Self::keep(execution, request, fresh)? {
+            execution.pool.install(|| kept.ends(&mut offsets[1..]));
+            return Ok(Kept::Rows(kept));
+        }
+        let work = execution.executor.degrees(as_atomic(&mut offsets[1..]))?;
+        execution.stats.record(work);
         execution.pool.install(|| running_sums(&mut offsets[1..]))?;
-        Ok(kept)
+        Ok(Kept::Counted)
     }
 
-    /// Keeps all rows, or none if they turn out to be more than expected.
+    /// Keeps all rows, or none if there is no room for them, or if they turn out to be more than
+    /// expected.
     fn keep(
         execution: &mut Execution<'_, T>,
         request: Request,
-        degrees: &[AtomicU64],
-    ) -> Result<Option<Self>> {
-        let arenas: Vec<Mutex<Arena<T>>> =
-            (0..execution.executor.workers()).map(|_| Mutex::new(Arena::new())).collect();
-        let most = execution.spare / (4 + size_of::<T>() as u64 * u64::from(request.distances));
-        let pairs = AtomicU64::new(0);
-        let too_many = AtomicBool::new(false);
-        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| {
-            let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
-            let found = rows.neighbors.total();
-            let in_all = pairs.fetch_add(found, Relaxed) + found;
-            let lengths = rows.queries.iter().enumerate();
-            lengths.for_each(|(at, &query)| {
-                degrees[query as usize].store(rows.neighbors.row(at).len() as u64, Relaxed);
-            });
-            if in_all > most || arena.keep(rows).is_err() {
-                too_many.store(true, Relaxed);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        execution.stats.record(work);
-        if too_many.into_inner() {
+        fresh: bool,
+    ) -> Result<Option<Binned<T>>> {
+        let expected = bins::Expected {
+            queries: execution.executor.len(),
+            workers: execution.executor.workers(),
+            pairs: MARGIN * execution.expected_pairs,
+            distances: request.distances,
+            once: false,
+            own: false,
+        };
+        let Some(most) = execution.most_kept(expected.bytes::<T>(), fresh) else {
             return Ok(None);
-        }
-        let open = |arena: Mutex<Arena<T>>| arena.into_inner().unwrap_or_else(|e| e.into_inner());
-        Ok(Some(Kept::Rows(arenas.into_iter().map(open).collect())))
+        };
+        let bins = Bins::new(expected, most / pair_bytes::<T>(request));
+        let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| bins.keep(rows))?;
+        execution.stats.record(work);
+        Ok(bins.into_all())
     }
 
     /// Whether whoever writes the rows touches the pages of their arrays, while rows are on their
     /// way.
     pub(super) fn touches_pages(&self) -> bool {
-        matches!(self, Kept::LaidOut(_))
+        !matches!(self, Kept::Counted)
     }
 
     /// Puts every row in its place. `fresh`: nobody has touched the pages of the arrays.
@@ -118,9 +102,11 @@ impl<'a, T: Scalar> Kept<'a, T> {
                 })?;
                 execution.stats.record(work);
             }
-            Kept::Rows(arenas) => {
-                let place = Place::new(offsets, ids, distances);
-                execution.pool.install(|| arenas.par_iter().for_each(|arena| place.arena(arena)));
+            Kept::Rows(kept) => {
+                // What is more than may stand beside the result must not be kept for others either.
+                let discard = kept.bytes() > execution.spare;
+                let places = Places { first: 0, offsets, ids, distances };
+                kept.fill(execution.pool, places, discard, |_| ());
             }
             Kept::LaidOut(rows) => {
                 execution.stats.record(rows.write(offsets, ids, distances, fresh)?);

@@ -8,7 +8,7 @@
 //! | [`Pairs`] | all pairs as two columns | 8 bytes a pair |
 //! | [`Neighbors`] | the k nearest of each point, of KNN-joins only | 8 or 12 bytes a neighbour |
 //! | [`Groups`] | connected components, or clusters by DBSCAN | 9 bytes a point |
-//! | [`Callback`] | blocks of rows, as they are found | a few blocks |
+//! | [`Callback`] | blocks of rows, as they are found | a few blocks, or a list of the pairs where that is short |
 //!
 //! Rows of a KNN-join ascend by distance, and then by id, unless `sorted` asks for ids alone; all
 //! but [`Neighbors`] hold only the neighbours that there are.
@@ -35,6 +35,7 @@ use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::exec::Executor;
+use crate::exec::bins::SHELVES;
 use crate::exec::pool::Pool;
 use crate::plan::Budget;
 use crate::scalar::Scalar;
@@ -116,6 +117,25 @@ pub(crate) struct Execution<'a, T> {
     pub(crate) expected_pairs: f64,
     /// Bytes that may be used for a while beside index and result.
     pub(crate) spare: u64,
+    /// Whether rows had better be kept than counted and found again.
+    pub(crate) keeps: bool,
     pub(crate) budget: Budget,
     pub(crate) stats: &'a mut Stats,
+}
+
+impl<T> Execution<'_, T> {
+    /// The most bytes of rows that may be kept until it is known where they belong, if those that are
+    /// expected had better be, and may: they stand beside the result or, where its arrays are `fresh`,
+    /// a shelf of them at a time.
+    fn most_kept(&self, expected: f64, fresh: bool) -> Option<u64> {
+        let most = match fresh {
+            true => {
+                let left = self.budget.limit.saturating_sub(self.budget.index);
+                let shelf = self.spare.saturating_mul(SHELVES as u64);
+                shelf.min(left / (SHELVES as u64 + 2) * SHELVES as u64)
+            }
+            false => self.spare,
+        };
+        (self.keeps && expected <= most as f64).then_some(most)
+    }
 }

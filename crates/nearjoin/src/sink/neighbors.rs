@@ -103,7 +103,8 @@ impl<T: Scalar> Receive<T> for Neighbors<T> {
         let (mut ids, mut distances) = match before {
             Neighbors { ids, distances, .. } if ids.len() == entries => (ids, distances),
             _ => execution.pool.install(|| {
-                Ok::<_, Error>((Buffer::faulted_in(entries)?, Buffer::faulted_in(entries)?))
+                let ids = Buffer::faulted_to_fill(entries)?;
+                Ok::<_, Error>((ids, Buffer::faulted_to_fill(entries)?))
             })?,
         };
         if entries == 0 {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use nearjoin::sink::{Block, Callback};
+use nearjoin::sink::{Block, Callback, Count, CsrSink};
 use nearjoin::{EpsJoin, Error, PointsBuf, Strategy};
 
 use crate::child::{Child, say};
@@ -147,6 +147,65 @@ fn stopping_stops_at_once() {
             assert_eq!(calls, stop_at, "called again after it had stopped");
         }
     }
+}
+
+/// Where a pair takes many tests, all pairs are listed once, and blocks come after that.
+#[test]
+fn rows_of_listed_pairs_are_those_of_a_csr() {
+    const STRATEGIES: [Strategy; 4] =
+        [Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
+    // About six neighbours each.
+    let points = Data::Uniform.points::<f64>(6000, 6, 5);
+    let points = points.as_points();
+    for (strategy, include_self) in STRATEGIES.map(|strategy| (strategy, strategy == Strategy::Ego))
+    {
+        let join = EpsJoin::new(26.0).strategy(strategy).include_self(include_self).threads(3);
+        let mut csr = CsrSink::new().sorted(true).distances(true);
+        join.plan_self(&points).unwrap().run(&mut csr).unwrap();
+        let csr = csr.into_csr();
+        let count = join.plan_self(&points).unwrap().run(&mut Count::new()).unwrap();
+        // With room for the list, and without.
+        for limit in [None, Some(720_000), Some(560_000)] {
+            let join = limit.iter().fold(join.clone(), |join, &limit| join.memory_limit(limit));
+            let mut seen = vec![false; 6000];
+            let mut sink = Callback::new(|block: &Block<f64>| {
+                for (at, (query, ids)) in block.iter().enumerate() {
+                    let row = query as usize;
+                    assert!(!core::mem::replace(&mut seen[row], true), "row {row} comes again");
+                    assert_eq!(ids, csr.ids_of(row), "row {row}");
+                    let range = block.offsets[at] as usize..block.offsets[at + 1] as usize;
+                    assert_eq!(&block.distances[range], csr.distances_of(row));
+                }
+                ControlFlow::Continue(())
+            });
+            sink = sink.sorted(true).distances(true).block_pairs(500);
+            let stats = join.plan_self(&points).unwrap().run(&mut sink).unwrap();
+            assert!(seen.iter().all(|&seen| seen));
+            let context = format!("{strategy}, {limit:?}: {stats:?}, {count:?}");
+            assert_eq!(stats.pairs, csr.pairs(), "{context}");
+            // A count meets each pair once.
+            let once = stats.distance_tests == count.distance_tests;
+            assert_eq!(once, limit.is_none(), "{context}");
+        }
+    }
+}
+
+#[test]
+fn stopping_stops_where_pairs_are_listed() {
+    let calls = without_hanging(|| {
+        let points = Data::Uniform.points::<f64>(6000, 6, 5);
+        let join = EpsJoin::new(20.0).strategy(Strategy::Brute).threads(2);
+        let plan = join.plan_self(&points.as_points()).unwrap();
+        let mut calls = 0;
+        let mut sink = Callback::new(|_: &Block<f64>| {
+            calls += 1;
+            if calls == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        sink = sink.block_pairs(64);
+        assert_eq!(plan.run(&mut sink).unwrap_err(), Error::Stopped);
+        calls
+    });
+    assert_eq!(calls, 3);
 }
 
 /// The last block of each worker is handed over after the work is done.

@@ -17,7 +17,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         cover: Cover,
     ) -> u64 {
         let Worker { scanner, candidates, work, .. } = worker;
-        scanner.begin(self, block, bound);
+        scanner.begin(self, block, |origin| bound.middle(origin));
         let mut within = 0;
         if cover != Cover::Full {
             // Pairs inside the block, each seen from both sides, and self pairs.
@@ -81,9 +81,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         }
         let Worker { scanner, distances, sorter, moved, .. } = worker;
         let rows = &mut scanner.matches.rows[..block.len()];
-        // What the lanes left open comes last, whatever the order of the candidates.
-        let in_order = |rows: &[Vec<u32>]| self.in_order && rows.iter().all(|row| row.is_sorted());
-        if request.sorted && !in_order(rows) {
+        if request.sorted && !scanner.matches.ascending {
             match request.distances {
                 true => sorter.sort_with(&self.kernels, rows, distances, moved),
                 false => sorter.sort(&self.kernels, rows),
@@ -100,20 +98,21 @@ impl<T: Scalar> CpuJoin<'_, T> {
         cover: Cover,
         request: Request,
     ) {
-        worker.scanner.begin(self, block, bound);
+        let on_sheet = worker.sheet.is_made();
+        worker.scanner.begin(self, block, |origin| match on_sheet {
+            true => origin.clone_from(&worker.sheet.origin),
+            false => bound.middle(origin),
+        });
         // Which pairs come twice hangs on the positions; all else, and that in a part, on the ids.
         let by_position = request.once && self.numbers.is_whole();
         let mode = if by_position { Mode::Positions } else { Mode::Ids };
         let exclude = self.excludes_self() || by_position;
         self.begin_rows(worker, block, mode, exclude);
 
-        let Worker { scanner, candidates, work, sorter, singles, .. } = worker;
-        if request.sorted && self.in_order && !request.once {
-            // One order of the candidates is the order of all rows.
-            let runs = candidates.test.iter().chain(&candidates.take);
-            sorter.singles(runs, self.right.ids(), singles);
-            scanner.scan(self, singles, mode);
-            return self.complete(worker, block, request);
+        let Worker { scanner, candidates, work, sheet, .. } = worker;
+        scanner.matches.ascending = on_sheet && request.sorted;
+        if on_sheet {
+            scanner.scan_sheet(self, sheet);
         }
         if request.once && cover != Cover::Full {
             scanner.scan(self, core::slice::from_ref(block), mode);

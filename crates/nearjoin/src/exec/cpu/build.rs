@@ -138,7 +138,6 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             narrow: band,
             removal: setup.removal,
             listed: how.listed,
-            in_order: how.in_order,
             unit: how.unit,
             monitor: setup.monitor,
             arranging,

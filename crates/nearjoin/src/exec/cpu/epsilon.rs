@@ -17,6 +17,7 @@ use super::build::Arranging;
 use super::kernel::Kernels;
 use super::numbers::Numbers;
 use super::scan::Scanner;
+use super::sheet::{Sheet, SheetOrder};
 use super::sort::RowSorter;
 use super::units::Units;
 use crate::error::Result;
@@ -60,8 +61,6 @@ pub(crate) struct CpuJoin<'a, T> {
     pub(super) removal: DuplicateRemoval,
     /// Whether tests are many beside pairs, so that a pair had better be met once.
     pub(super) listed: bool,
-    /// Whether they are so few that rows had better be found in order than sorted.
-    pub(super) in_order: bool,
     /// Queries per unit of work.
     pub(super) unit: usize,
     /// Who watches, if anybody does.
@@ -86,10 +85,26 @@ pub(super) struct Pass {
     pub(super) cover: Cover,
     /// Whether counts will do.
     pub(super) counting: bool,
+    /// Whether candidates are laid out for many blocks at once, where there is a way; and in which
+    /// order.
+    pub(super) sheets: Option<SheetOrder>,
+}
+
+impl Pass {
+    /// Counts the pairs that it looks at.
+    pub(super) const fn count(cover: Cover) -> Self {
+        Pass { cover, counting: true, sheets: None }
+    }
+
+    /// Finds rows.
+    pub(super) fn rows(cover: Cover, request: Request) -> Self {
+        let order = if request.sorted { SheetOrder::ById } else { SheetOrder::Any };
+        Pass { cover, counting: false, sheets: (!request.once).then_some(order) }
+    }
 }
 
 /// Counts all pairs of every query.
-pub(super) const FULL_COUNT: Pass = Pass { cover: Cover::Full, counting: true };
+pub(super) const FULL_COUNT: Pass = Pass::count(Cover::Full);
 
 /// What is done with each block of queries.
 pub(super) type Action<'a, T> =
@@ -101,10 +116,6 @@ pub(super) trait BlockAction<T>:
 {
 }
 impl<T, F: Fn(&mut Worker<'_, T>, Run, &BoxOf<T>) -> ControlFlow<()> + Sync> BlockAction<T> for F {}
-
-/// What is done with each unit.
-pub(super) type Visit<'a, T> =
-    dyn Fn(&mut Worker<'_, T>, &mut ego::Recursion, Run) -> ControlFlow<()> + Sync + 'a;
 
 /// What a thread keeps from block to block.
 pub(super) struct Worker<'a, T> {
@@ -118,7 +129,8 @@ pub(super) struct Worker<'a, T> {
     pub(super) finder: Finder,
     pub(super) distances: Vec<Vec<T>>,
     pub(super) sorter: RowSorter,
-    pub(super) singles: Vec<Run>,
+    /// The candidates of the block, where they come in the order of their ids.
+    pub(super) sheet: Sheet<T>,
     pub(super) moved: Vec<T>,
     pub(super) numbers: Vec<u32>,
 }
@@ -165,23 +177,21 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         pass: Pass,
         action: &Action<'_, T>,
     ) -> Vec<Work> {
-        self.on_threads(units, &|worker, recursion, unit| {
-            self.visit_unit(worker, recursion, unit, pass, action)
-        })
-    }
-
-    /// Has all threads visit units until there are none. Tells what each of them did.
-    pub(super) fn on_threads(&self, units: &dyn Units, visit: &Visit<'_, T>) -> Vec<Work> {
         // What was cancelled stays so: a second pass over a part of the counts would find rows
         // longer than their places.
         if self.monitor.is_some_and(Monitor::is_cancelled) {
             units.close();
         }
+        let watched: &Action<'_, T> = &|worker, block, bound| {
+            action(worker, block, bound)?;
+            let work = worker.work();
+            worker.reporter.report(work)
+        };
         self.pool.each_of(units.threads(self.pool.threads()), |number| {
             let mut worker = Worker::new(self, number);
             let mut recursion = ego::Recursion::default();
             while let Some(unit) = units.take(number) {
-                if visit(&mut worker, &mut recursion, unit).is_break() {
+                if self.visit_unit(&mut worker, &mut recursion, unit, pass, watched).is_break() {
                     units.close();
                 }
             }
@@ -192,7 +202,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
     }
 
     /// The distance tests of a pass, from the candidates of a sample of the queries.
-    pub(super) fn expected_tests(&self, pass: Pass) -> u64 {
+    fn expected_tests(&self, pass: Pass) -> u64 {
         let queries = self.range.len();
         let blocks = queries.div_ceil(BLOCK as usize);
         let samples = SAMPLES.min(blocks);
@@ -204,41 +214,26 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             // Units begin at multiples of a block, and so does this.
             let start = self.range.start + spread(sample, samples, blocks) as u32 * BLOCK;
             let unit = start..start.saturating_add(BLOCK).min(self.range.end);
-            let _ = self.cut_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
-                let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
-                let own = if pass.cover == Cover::Full { 0 } else { block.len() as u64 };
-                tests.fetch_add((listed.sum::<u64>() + own) * block.len() as u64, Relaxed);
-                asked.fetch_add(block.len() as u64, Relaxed);
-                ControlFlow::Continue(())
-            });
+            let _ =
+                self.visit_unit(&mut worker, &mut recursion, unit, pass, &|worker, block, _| {
+                    let listed = worker.candidates.test.iter().map(|run| run.len() as u64);
+                    let own = if pass.cover == Cover::Full { 0 } else { block.len() as u64 };
+                    tests.fetch_add((listed.sum::<u64>() + own) * block.len() as u64, Relaxed);
+                    asked.fetch_add(block.len() as u64, Relaxed);
+                    ControlFlow::Continue(())
+                });
         }
         let per_query = tests.into_inner() as f64 / asked.into_inner().max(1) as f64;
         ((per_query * queries as f64) as u64).max(1)
     }
 
-    /// Runs `action` on the blocks of a unit, and tells who watches.
+    /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
     pub(super) fn visit_unit(
         &self,
         worker: &mut Worker<'_, T>,
         recursion: &mut ego::Recursion,
         unit: Run,
-        pass: Pass,
-        action: &Action<'_, T>,
-    ) -> ControlFlow<()> {
-        self.cut_unit(worker, recursion, unit, pass, &|worker, block, bound| {
-            action(worker, block, bound)?;
-            let work = worker.work();
-            worker.reporter.report(work)
-        })
-    }
-
-    /// Cuts a unit into blocks, finds the candidates of each, and runs `action`.
-    fn cut_unit(
-        &self,
-        worker: &mut Worker<'_, T>,
-        recursion: &mut ego::Recursion,
-        unit: Run,
-        Pass { cover, counting }: Pass,
+        Pass { cover, counting, sheets }: Pass,
         action: &Action<'_, T>,
     ) -> ControlFlow<()> {
         let queries = self.queries();
@@ -264,7 +259,23 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                 };
                 let prune = worker.prune;
                 let behind = cover == Cover::Behind;
-                let join = ego::Join { queries, right, prune: &prune, behind, counting };
+                let lowest = usize::from(sheets.is_some());
+                let join = ego::Join { queries, right, prune: &prune, behind, counting, lowest };
+                if let Some(order) = sheets {
+                    return join.run(unit, recursion, &mut |group, around, found| {
+                        let Worker { sheet, scanner, sorter, candidates, .. } = worker;
+                        if order == SheetOrder::ById {
+                            found.test.append(&mut found.take);
+                        }
+                        sheet.lay_out(self, scanner.filter, &found.test, order, around, sorter);
+                        core::mem::swap(&mut candidates.take, &mut found.take);
+                        for start in group.clone().step_by(BLOCK as usize) {
+                            queries.bound(0, start as usize / BLOCK as usize, &mut bound);
+                            action(worker, start..group.end.min(start + BLOCK), &bound)?;
+                        }
+                        ControlFlow::Continue(())
+                    });
+                }
                 join.run(unit, recursion, &mut |block, bound, candidates| {
                     core::mem::swap(&mut worker.candidates, candidates);
                     let flow = action(worker, block, bound);
@@ -328,7 +339,7 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
 
     fn count(&self) -> Result<Work> {
         let cover = if self.same { self.once() } else { Cover::Full };
-        let mut total = self.work(Pass { cover, counting: true }, &self.counting(cover));
+        let mut total = self.work(Pass::count(cover), &self.counting(cover));
         if cover != Cover::Full {
             // Once-only passes have left self pairs out.
             let own = if self.include_self { self.range.len() as u64 } else { 0 };
@@ -345,8 +356,11 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
     }
 
     fn rows(&self, request: Request, emit: &Emit<'_, T>) -> Result<Work> {
+        if let Some(work) = self.rows_of_pairs(request, emit) {
+            return work;
+        }
         let cover = if request.once { self.once() } else { Cover::Full };
-        Ok(self.work(Pass { cover, counting: false }, &self.filling(cover, request, emit)))
+        Ok(self.work(Pass::rows(cover, request), &self.filling(cover, request, emit)))
     }
 
     fn lay_out(
@@ -354,11 +368,7 @@ impl<T: Scalar> Executor<T> for CpuJoin<'_, T> {
         request: Request,
         offsets: &mut [u64],
     ) -> Option<Result<Box<dyn LaidOut<T> + '_>>> {
-        match self.list(request, offsets) {
-            Ok(Some(listed)) => Some(Ok(listed)),
-            Ok(None) => None,
-            Err(error) => Some(Err(error)),
-        }
+        self.list(request, offsets).map(Ok)
     }
 
     fn rows_at(&self, positions: Run) -> Result<Vec<u32>> {
@@ -389,25 +399,15 @@ impl<T: Scalar> CpuJoin<'_, T> {
 
     /// Counts the neighbours of each query.
     pub(super) fn counting_each(&self, degrees: &[AtomicU64]) -> impl BlockAction<T> {
-        move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
-            self.count_block(worker, &block, bound, Cover::Full);
-            self.store_counts(worker, &block, degrees);
-            ControlFlow::Continue(())
-        }
-    }
-
-    /// Stores the counts of a block as degrees.
-    pub(super) fn store_counts(
-        &self,
-        worker: &mut Worker<'_, T>,
-        block: &Run,
-        degrees: &[AtomicU64],
-    ) {
         let own = u64::from(self.excludes_self());
-        let (numbers, _) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
-        for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
-            worker.work.pairs += count - own;
-            degrees[*number as usize].store(count - own, Relaxed);
+        move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
+            worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
+            worker.work.pairs -= own * block.len() as u64;
+            let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
+            for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
+                degrees[*number as usize].store(count - own, Relaxed);
+            }
+            ControlFlow::Continue(())
         }
     }
 
@@ -420,24 +420,14 @@ impl<T: Scalar> CpuJoin<'_, T> {
     ) -> impl BlockAction<T> {
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
             self.fill_block(worker, &block, bound, cover, request);
-            self.hand_out(worker, &block, request, emit)
+            let (queries, ahead) =
+                self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
+            let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
+            worker.work.pairs += neighbors.total();
+            let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
+            let (worker, consecutive) = (worker.number, false);
+            emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
         }
-    }
-
-    /// Hands out the rows of a block.
-    pub(super) fn hand_out(
-        &self,
-        worker: &mut Worker<'_, T>,
-        block: &Run,
-        request: Request,
-        emit: &Emit<'_, T>,
-    ) -> ControlFlow<()> {
-        let (queries, ahead) = self.numbers.of(self.queries().ids(), block, &mut worker.numbers);
-        let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
-        worker.work.pairs += neighbors.total();
-        let distances = request.distances.then_some(Lists::Each(&worker.distances[..]));
-        let (worker, consecutive) = (worker.number, false);
-        emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
     }
 }
 
@@ -463,7 +453,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             finder: Finder::new(&join.threshold, dim),
             distances: vec![Vec::new(); BLOCK as usize],
             sorter: RowSorter::default(),
-            singles: Vec::new(),
+            sheet: Sheet::new(),
             moved: Vec::new(),
             numbers: Vec::new(),
         }

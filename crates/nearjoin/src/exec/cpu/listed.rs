@@ -2,34 +2,36 @@
 //! writing.
 //!
 //! ```text
-//! first pass, for each block:   its pairs, each once → a list; count a pair for both its points
-//! offsets = running sums of the counts
-//! for each pair (a, b) of the list:   b → row a, a → row b
-//! for each row:   in ascending order, so that it does not hang on which thread came first
+//! first pass, for each block:   its pairs, each once: (a, b) → the bins of a and of b
+//! for each bin:                 its pairs → their rows; each row in ascending order, so that it does
+//!                               not hang on which thread came first
 //! ```
+//!
+//! The rows are the product, or are handed out some at a time.
 
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::Mutex;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
 use super::epsilon::{Cover, CpuJoin, Pass};
 use crate::error::Result;
-use crate::exec::arena::Arena;
-use crate::exec::place::running_sums;
-use crate::exec::{Executor, LaidOut, Request, Rows, Unfinished, Work};
-use crate::memory::{Buffer, RowWriter, as_atomic, as_atomic_u32, touch_all};
+use crate::exec::bins::{Binned, Bins, Expected, Places};
+use crate::exec::{Emit, Executor, LaidOut, Lists, Request, Rows, Unfinished, Work};
 use crate::monitor::Monitor;
 use crate::scalar::Scalar;
 
-/// Rows that one thread puts in order at a time.
+/// Rows that one thread makes ready for counts at a time.
 const ROWS: usize = 1 << 12;
+/// Rows that are handed out at a time.
+const STEP: usize = 16;
 
-/// The pairs of a set, each once.
+/// The pairs of a set, each in two bins.
 struct Listed<'j, 'a, T> {
     join: &'j CpuJoin<'a, T>,
-    arenas: Vec<Arena<T>>,
+    pairs: Binned<T>,
+    /// Bytes that may be kept for others when the rows are written.
+    room: u64,
     work: Work,
 }
 
@@ -42,12 +44,14 @@ impl<T: Scalar> CpuJoin<'_, T> {
     /// Hands out the rows of a pass that meets each pair once.
     fn each_once(&self, emit: impl Fn(&Rows<'_, T>) -> ControlFlow<()> + Sync) -> Work {
         let (cover, request) = (self.once(), Request { once: true, ..Request::default() });
-        self.work(Pass { cover, counting: false }, &self.filling(cover, request, &emit))
+        self.work(Pass::rows(cover, request), &self.filling(cover, request, &emit))
     }
 
-    /// Counts the neighbours of each point, which must be zero before.
+    /// Stores the number of neighbours of each point.
     pub(super) fn degrees_of_pairs(&self, degrees: &[AtomicU64]) -> Result<Work> {
-        self.begin_degrees(degrees);
+        let own = u64::from(self.include_self);
+        let store = |degree: &AtomicU64| degree.store(own, Relaxed);
+        self.pool.install(|| degrees.par_iter().with_min_len(ROWS).for_each(store));
         let mut work = self.each_once(|rows| {
             add_degrees(rows, degrees);
             ControlFlow::Continue(())
@@ -61,11 +65,30 @@ impl<T: Scalar> CpuJoin<'_, T> {
         2 * pairs + if self.include_self { self.range.len() as u64 } else { 0 }
     }
 
-    /// What each point has before its first pair.
-    fn begin_degrees(&self, degrees: &[AtomicU64]) {
-        let own = u64::from(self.include_self);
-        let store = |degree: &AtomicU64| degree.store(own, Relaxed);
-        self.pool.install(|| degrees.par_iter().with_min_len(ROWS).for_each(store));
+    /// Lists all pairs, if there is room for them.
+    fn list_pairs(&self, request: Request) -> Option<(Binned<T>, Work)> {
+        let mut expected = Expected {
+            queries: self.range.len(),
+            workers: self.workers(),
+            pairs: request.expected_pairs,
+            distances: false,
+            once: true,
+            own: self.include_self,
+        };
+        // Where pairs are rare, as they are where they are listed, there may well be fewer than
+        // expected.
+        while expected.bytes::<T>() > request.room as f64 {
+            if expected.pairs < 1.0 {
+                return None;
+            }
+            expected.pairs *= 0.75;
+        }
+        // Three numbers for each that is found.
+        let left = request.room as f64 - expected.bytes::<T>();
+        let most = expected.pairs / 2.0 + left / 12.0;
+        let bins = Bins::new(expected, most as u64);
+        let work = self.each_once(|rows| bins.keep_both(rows));
+        Some((bins.into_all()?, work))
     }
 
     /// Makes `offsets[1..]` the ends of all rows, if pairs are to be listed and there is room for them.
@@ -73,40 +96,97 @@ impl<T: Scalar> CpuJoin<'_, T> {
         &self,
         request: Request,
         offsets: &mut [u64],
-    ) -> Result<Option<Box<dyn LaidOut<T> + '_>>> {
-        // A row needs two numbers in the list, and one to tell where it ends.
-        let heads = 12 * self.range.len() as u64;
-        if !self.lists() || request.room < heads {
-            return Ok(None);
+    ) -> Option<Box<dyn LaidOut<T> + '_>> {
+        if !self.lists() {
+            return None;
         }
-        let most = (request.room - heads) / size_of::<u32>() as u64;
-        let Some((arenas, work)) = self.list_pairs(most, as_atomic(&mut offsets[1..])) else {
-            return Ok(None);
-        };
-        self.pool.install(|| running_sums(&mut offsets[1..]))?;
-        Ok(Some(Box::new(Listed { join: self, arenas, work })))
+        let (pairs, work) = self.list_pairs(request)?;
+        self.pool.install(|| pairs.ends(&mut offsets[1..]));
+        Some(Box::new(Listed { join: self, pairs, room: request.room, work }))
+    }
+}
+
+/// Rows that are handed out.
+///
+/// Whoever waits for them may be a thread of the pool that sorts and builds, so that nothing here
+/// is done there.
+impl<T: Scalar> CpuJoin<'_, T> {
+    /// Hands out all rows, if pairs are to be listed and there is room for them.
+    pub(super) fn rows_of_pairs(
+        &self,
+        request: Request,
+        emit: &Emit<'_, T>,
+    ) -> Option<Result<Work>> {
+        if !self.lists() || request.once {
+            return None;
+        }
+        let (listed, work) = self.list_pairs(request)?;
+        let pairs = self.in_both_rows(work.pairs);
+        self.monitor.inspect(|monitor| monitor.add(0, pairs - work.pairs));
+        let work = Work { pairs, ..work };
+        if self.is_cancelled() {
+            return Some(Ok(work));
+        }
+        let handed_out = listed
+            .hand_out(self.pool, |worker, places| self.hand_out(worker, places, request, emit));
+        Some(handed_out.map(|()| work))
     }
 
-    /// Lists all pairs, if they are not too many.
-    fn list_pairs(&self, most: u64, degrees: &[AtomicU64]) -> Option<(Vec<Arena<T>>, Work)> {
-        self.begin_degrees(degrees);
-        let arenas: Vec<Mutex<Arena<T>>> =
-            (0..self.workers()).map(|_| Mutex::new(Arena::new())).collect();
-        let (pairs, too_many) = (AtomicU64::new(0), AtomicBool::new(false));
-        let work = self.each_once(|rows| {
-            add_degrees(rows, degrees);
-            let found = rows.neighbors.total();
-            let in_all = pairs.fetch_add(found, Relaxed) + found;
-            let mut arena = arenas[rows.worker].lock().unwrap_or_else(|e| e.into_inner());
-            if in_all > most || arena.keep(rows).is_err() {
-                too_many.store(true, Relaxed);
+    fn is_cancelled(&self) -> bool {
+        self.monitor.is_some_and(Monitor::is_cancelled)
+    }
+
+    /// Puts rows in order and hands them out.
+    fn hand_out(
+        &self,
+        worker: usize,
+        places: Places<'_, T>,
+        request: Request,
+        emit: &Emit<'_, T>,
+    ) -> ControlFlow<()> {
+        let (mut queries, mut distances, mut ids) = (Vec::new(), Vec::new(), places.ids);
+        for start in (0..places.offsets.len() - 1).step_by(STEP) {
+            if self.is_cancelled() {
                 return ControlFlow::Break(());
             }
-            ControlFlow::Continue(())
-        });
-        let open = |arena: Mutex<Arena<T>>| arena.into_inner().unwrap_or_else(|e| e.into_inner());
-        let arenas = arenas.into_iter().map(open).collect();
-        (!too_many.into_inner()).then_some((arenas, work))
+            let offsets = &places.offsets[start..places.offsets.len().min(start + STEP + 1)];
+            let (these, rest) =
+                ids.split_at_mut((offsets[offsets.len() - 1] - offsets[0]) as usize);
+            let first = places.first + start;
+            distances.resize(if request.distances { these.len() } else { 0 }, T::ZERO);
+            let wanted = request.distances.then_some(&mut distances[..]);
+            self.arrange(Places { first, offsets, ids: these, distances: wanted });
+            queries.clear();
+            queries.extend((first as u32..).take(offsets.len() - 1));
+            let distances = Lists::Flat { offsets, values: &distances[..] };
+            emit(&Rows {
+                worker,
+                queries: &queries,
+                neighbors: Lists::Flat { offsets, values: these },
+                distances: request.distances.then_some(distances),
+                ahead: &[],
+                consecutive: true,
+            })?;
+            ids = rest;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Puts rows in order, and computes their distances.
+    fn arrange(&self, places: Places<'_, T>) {
+        let Places { first, offsets, ids, mut distances } = places;
+        let mut sums = Vec::new();
+        for (at, ends) in offsets.windows(2).enumerate() {
+            let range = (ends[0] - offsets[0]) as usize..(ends[1] - offsets[0]) as usize;
+            let row = &mut ids[range.clone()];
+            row.sort_unstable();
+            if let Some(distances) = &mut distances {
+                let points = self.right.points();
+                self.kernels.distances(points, points.row(first + at), row, &mut sums);
+                let to = distances[range].iter_mut().zip(&sums);
+                to.for_each(|(to, &sum)| *to = self.threshold.distance(sum));
+            }
+        }
     }
 }
 
@@ -126,98 +206,13 @@ impl<T: Scalar> LaidOut<T> for Listed<'_, '_, T> {
         self: Box<Self>,
         offsets: &[u64],
         ids: &mut [u32],
-        mut distances: Option<&mut [T]>,
-        fresh: bool,
+        distances: Option<&mut [T]>,
+        _fresh: bool,
     ) -> Result<Work, Unfinished> {
-        let join = self.join;
-        let pairs = join.in_both_rows(self.work.pairs);
-        // Of a join that was cancelled some pairs are missing, and rows are not as long as they were
-        // said to be.
-        if !join.monitor.is_some_and(Monitor::is_cancelled) {
-            let mut filled = Buffer::<u32>::zeroed(join.range.len())?;
-            join.pool.install(|| {
-                if fresh {
-                    touch_all(ids);
-                    distances.iter_mut().for_each(|distances| touch_all(distances));
-                }
-                let spread = Spread::new(offsets, ids, &mut filled);
-                self.arenas.par_iter().for_each(|arena| spread.arena(arena));
-                if join.include_self {
-                    (0..join.range.len() as u32)
-                        .into_par_iter()
-                        .for_each(|row| spread.add(row, &[row]));
-                }
-                join.arrange(0, offsets, ids, distances);
-            });
-        }
-        Ok(Work { pairs, ..self.work })
-    }
-}
-
-/// Pairs on their way to both their rows.
-struct Spread<'a> {
-    offsets: &'a [u64],
-    ids: RowWriter<'a, u32>,
-    /// Neighbours that each row has already.
-    filled: &'a [AtomicU32],
-}
-
-impl<'a> Spread<'a> {
-    fn new(offsets: &'a [u64], ids: &'a mut [u32], filled: &'a mut [u32]) -> Self {
-        Spread { offsets, ids: RowWriter::new(ids), filled: as_atomic_u32(filled) }
-    }
-
-    fn arena<T: Scalar>(&self, arena: &Arena<T>) {
-        for (query, neighbors, _) in arena.rows() {
-            self.add(query, neighbors);
-            neighbors.iter().for_each(|&neighbor| self.add(neighbor, &[query]));
-        }
-    }
-
-    /// Appends to a row.
-    #[allow(unsafe_code)]
-    fn add(&self, row: u32, neighbors: &[u32]) {
-        let row = row as usize;
-        let filled = self.filled[row].fetch_add(neighbors.len() as u32, Relaxed);
-        let start = self.offsets[row] + u64::from(filled);
-        assert!(start + neighbors.len() as u64 <= self.offsets[row + 1], "a row is full");
-        // SAFETY: each call takes elements of its row that no other call has taken, and rows do not
-        // overlap, since offsets ascend.
-        unsafe { self.ids.write_short(start as usize, neighbors) };
-    }
-}
-
-impl<T: Scalar> CpuJoin<'_, T> {
-    /// Puts the rows from the first on in order, and computes their distances.
-    fn arrange(&self, first: usize, offsets: &[u64], ids: &mut [u32], distances: Option<&mut [T]>) {
-        let rows = offsets.len() - 1;
-        if rows > ROWS {
-            let (front, back) = (&offsets[..=rows / 2], &offsets[rows / 2..]);
-            let (ids, more_ids) = ids.split_at_mut((back[0] - front[0]) as usize);
-            let (distances, more) = match distances {
-                Some(distances) => {
-                    let (distances, more) = distances.split_at_mut(ids.len());
-                    (Some(distances), Some(more))
-                }
-                None => (None, None),
-            };
-            rayon::join(
-                || self.arrange(first, front, ids, distances),
-                || self.arrange(first + rows / 2, back, more_ids, more),
-            );
-            return;
-        }
-        let (mut distances, mut sums) = (distances, Vec::new());
-        for (at, ends) in offsets.windows(2).enumerate() {
-            let range = (ends[0] - offsets[0]) as usize..(ends[1] - offsets[0]) as usize;
-            let row = &mut ids[range.clone()];
-            row.sort_unstable();
-            if let Some(distances) = &mut distances {
-                let points = self.right.points();
-                self.kernels.distances(points, points.row(first + at), row, &mut sums);
-                let to = distances[range].iter_mut().zip(&sums);
-                to.for_each(|(to, &sum)| *to = self.threshold.distance(sum));
-            }
-        }
+        let Listed { join, pairs, room, work } = *self;
+        let discard = pairs.bytes() > room;
+        let places = Places { first: 0, offsets, ids, distances };
+        pairs.fill(join.pool, places, discard, |places| join.arrange(places));
+        Ok(Work { pairs: join.in_both_rows(work.pairs), ..work })
     }
 }

@@ -2,10 +2,11 @@
 
 use super::epsilon::CpuJoin;
 use super::kernel::{GatherJob, Job, Lanes, Open};
+use super::sheet::{Made, Sheet};
 use super::tile::{Ahead, Tile};
 use crate::filter::{Band, Filter};
+use crate::index::Run;
 use crate::index::layout::Columns;
-use crate::index::{BoxOf, Run};
 use crate::metric::Threshold;
 use crate::scalar::Scalar;
 
@@ -19,6 +20,15 @@ pub(super) enum Mode {
     Positions,
 }
 
+/// How a candidate of a tile is known.
+#[derive(Clone, Copy)]
+enum Candidate {
+    /// By its place in the layout.
+    Position(u32),
+    /// By its row of the input.
+    Id(u32),
+}
+
 /// What was found for the queries of a block.
 pub(super) struct Matches {
     /// One count for each query of the block.
@@ -26,6 +36,8 @@ pub(super) struct Matches {
     pub(super) rows: Vec<Vec<u32>>,
     /// The label of each query itself, or one that no candidate has.
     pub(super) own: Vec<u32>,
+    /// Whether candidates come in ascending order of their labels, so that rows ascend.
+    pub(super) ascending: bool,
     open: Vec<Open>,
 }
 
@@ -65,7 +77,7 @@ pub(super) struct Scanner<T> {
     pub(super) tests: u64,
     /// The block's positions among the queries.
     block: Run,
-    filter: Option<Filter>,
+    pub(super) filter: Option<Filter>,
     exact_band: Band<T>,
     /// The queries row after row, and the same in `f32`: relative to the layout's origin,
     /// or to the block's own.
@@ -87,6 +99,7 @@ impl<T: Scalar> Scanner<T> {
                 counts: Vec::new(),
                 rows: vec![Vec::new(); most],
                 own: Vec::new(),
+                ascending: false,
                 open: Vec::new(),
             },
             tests: 0,
@@ -103,8 +116,14 @@ impl<T: Scalar> Scanner<T> {
         }
     }
 
-    /// Loads the queries of a block and forgets the counts of the last.
-    pub(super) fn begin(&mut self, join: &CpuJoin<'_, T>, block: &Run, bound: &BoxOf<T>) {
+    /// Loads the queries of a block and forgets the counts of the last. `origin` is asked for a place
+    /// near the block where one is needed.
+    pub(super) fn begin(
+        &mut self,
+        join: &CpuJoin<'_, T>,
+        block: &Run,
+        origin: impl FnOnce(&mut Vec<f64>),
+    ) {
         let layout = join.queries();
         self.block = block.clone();
         self.matches.counts.clear();
@@ -116,18 +135,15 @@ impl<T: Scalar> Scanner<T> {
             Columns::Own(coords) => {
                 transpose(coords, layout.stride(), block, &mut self.queries);
                 if self.filter.is_some() {
-                    self.relate(bound);
+                    origin(&mut self.origin);
+                    self.relate();
                 }
             }
         }
     }
 
-    /// Makes the queries relative to the middle of their box, in `f32`.
-    fn relate(&mut self, bound: &BoxOf<T>) {
-        let sides = bound.lo.iter().zip(&bound.hi);
-        for (origin, (lo, hi)) in self.origin.iter_mut().zip(sides) {
-            *origin = lo.to_f64() + (hi.to_f64() - lo.to_f64()) / 2.0;
-        }
+    /// Makes the queries relative to the origin, in `f32`.
+    fn relate(&mut self) {
         self.local_queries.clear();
         let queries = self.queries.iter().zip(self.origin.iter().cycle());
         self.local_queries.extend(queries.map(|(x, origin)| (x.to_f64() - origin) as f32));
@@ -145,7 +161,9 @@ impl<T: Scalar> Scanner<T> {
                     let Self { local, local_queries, matches, .. } = self;
                     matches.scan(lanes, local, local_queries, band, join.right.dim(), mode);
                     self.tests += (self.local.len * self.block.len()) as u64;
-                    self.decide_open(join, mode, |scanner, at| scanner.local.position(at));
+                    self.decide_open(join, mode, |scanner, at| {
+                        Candidate::Position(scanner.local.position(at))
+                    });
                 }
                 _ => {
                     ahead = start;
@@ -155,7 +173,39 @@ impl<T: Scalar> Scanner<T> {
                     let lanes = &join.kernels.exact;
                     matches.scan(lanes, exact, queries, *exact_band, join.right.dim(), mode);
                     self.tests += (self.exact.len * self.block.len()) as u64;
-                    self.decide_open(join, mode, |scanner, at| scanner.exact.position(at));
+                    self.decide_open(join, mode, |scanner, at| {
+                        Candidate::Position(scanner.exact.position(at))
+                    });
+                }
+            }
+        }
+    }
+
+    /// Tests the candidates of a sheet against the block. Rows ascend.
+    pub(super) fn scan_sheet(&mut self, join: &CpuJoin<'_, T>, sheet: &Sheet<T>) {
+        let (dim, reach, mode) = (join.right.dim(), join.threshold.reach, Mode::Ids);
+        match (sheet.made, &join.kernels.filter) {
+            (Made::Local(band), Some(lanes)) => {
+                let mut rest = sheet.local.around(&self.local_queries, dim, reach);
+                while rest.fill(lanes, &mut self.local) {
+                    let Self { local, local_queries, matches, .. } = self;
+                    matches.scan(lanes, local, local_queries, band, dim, mode);
+                    self.tests += (self.local.len * self.block.len()) as u64;
+                    self.decide_open(join, mode, |scanner, at| {
+                        Candidate::Id(scanner.local.labels[at as usize])
+                    });
+                }
+            }
+            _ => {
+                let lanes = &join.kernels.exact;
+                let mut rest = sheet.exact.around(&self.queries, dim, reach);
+                while rest.fill(lanes, &mut self.exact) {
+                    let Self { exact, queries, matches, exact_band, .. } = self;
+                    matches.scan(lanes, exact, queries, *exact_band, dim, mode);
+                    self.tests += (self.exact.len * self.block.len()) as u64;
+                    self.decide_open(join, mode, |scanner, at| {
+                        Candidate::Id(scanner.exact.labels[at as usize])
+                    });
                 }
             }
         }
@@ -210,31 +260,40 @@ impl<T: Scalar> Scanner<T> {
         &mut self,
         join: &CpuJoin<'_, T>,
         mode: Mode,
-        position_of: impl Fn(&Self, u32) -> u32,
+        candidate_at: impl Fn(&Self, u32) -> Candidate,
     ) {
         let mut open = core::mem::take(&mut self.matches.open);
         let notes = open.drain(..).flat_map(|note| note.candidates().map(move |c| (note.query, c)));
-        for (query, candidate) in notes {
-            let position = position_of(self, candidate);
+        for (query, at) in notes {
+            let candidate = candidate_at(self, at);
             let asking = join.queries().ids()[(self.block.start + query) as usize];
-            let id = join.right.ids()[position as usize];
+            let id = match candidate {
+                Candidate::Position(position) => join.right.ids()[position as usize],
+                Candidate::Id(id) => id,
+            };
             let point = join.queries().points().row(asking as usize);
             join.kernels.distances(join.right.points(), point, &[id], &mut self.acc);
             if self.acc[0] > join.threshold.bound {
                 continue;
             }
             let query = query as usize;
-            let label = match mode {
-                Mode::Count => {
+            let label = match (mode, candidate) {
+                (Mode::Count, _) => {
                     self.matches.counts[query] += 1;
                     continue;
                 }
-                Mode::Ids => id,
-                Mode::Positions => position,
+                (Mode::Positions, Candidate::Position(position)) => position,
+                _ => id,
             };
-            if label != self.matches.own[query] {
-                self.matches.rows[query].push(label);
+            if label == self.matches.own[query] {
+                continue;
             }
+            let row = &mut self.matches.rows[query];
+            let at = match self.matches.ascending {
+                true => row.partition_point(|&other| other < label),
+                false => row.len(),
+            };
+            row.insert(at, label);
         }
         self.matches.open = open;
     }

