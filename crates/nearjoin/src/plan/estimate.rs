@@ -164,6 +164,13 @@ fn slices(summary: &Summary, dims: &[usize], fanout: usize) -> f64 {
     summary.right as f64 * dims.iter().enumerate().map(fraction).product::<f64>()
 }
 
+/// Cells to one side of a block's own that are within reach of it: the last of them only if one of its
+/// queries, which are anywhere in their cell, is near enough to that side.
+fn beyond(reach_in_cells: f64, queries: f64) -> f64 {
+    let whole = reach_in_cells.floor();
+    whole + 1.0 - (1.0 - (reach_in_cells - whole)).powf(queries)
+}
+
 /// A grid of these axes, the last one along the rows. Where it has boxes, it takes neighbours without
 /// a test as the recursive join does.
 pub(crate) fn grid(summary: &Summary, axes: &[Axis], taken: f64) -> Cost {
@@ -183,7 +190,8 @@ pub(crate) fn grid(summary: &Summary, axes: &[Axis], taken: f64) -> Cost {
     let (in_row, in_reach) = (in_row * density, in_reach * density);
     let block = (in_reach + 1.0).max((in_row + 1.0).min(4.0)).min(block(summary));
     let length = reach * ((block - 1.0) / in_reach.max(1e-9)).min(2.0);
-    let mut limits: Vec<_> = slow.iter().map(|axis| (axis.dim, reach + axis.width / 2.0)).collect();
+    let across = |axis: &Axis| (axis.dim, axis.width * (0.5 + beyond(reach / axis.width, block)));
+    let mut limits: Vec<_> = slow.iter().map(across).collect();
     limits.push((along.dim, reach + along.width + length / 2.0));
     let tests = (points * summary.fraction(&limits) - taken).max(block);
     let rows: f64 = slow

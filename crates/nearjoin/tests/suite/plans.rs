@@ -19,8 +19,9 @@ use lifelike::{Embeddings, Places};
 /// Points, and fewer in many dimensions and where all are compared with all.
 const POINTS: usize = 1 << 17;
 const FEW: usize = 1 << 13;
-/// Neighbours that ε is chosen for.
+/// Neighbours that ε is chosen for, and where cells of ε are nearly empty.
 const NEIGHBORS: f64 = 30.0;
+const FEW_NEIGHBORS: f64 = 6.0;
 /// What is expected is right to this factor.
 const RIGHT: f64 = 1.5;
 
@@ -43,6 +44,9 @@ const SETS: [(&str, usize); 17] = [
     ("line", 6),
     ("outlier", 2),
 ];
+
+/// Sets that are tried with few neighbours too.
+const SPARSE: [(&str, usize); 3] = [("uniform", 3), ("uniform", 4), ("sphere", 3)];
 
 /// Where it is right to another factor only: a set, what of it, and that factor.
 const LESS_RIGHT: [(&str, usize, &str, f64); 2] = [
@@ -157,18 +161,20 @@ impl Row {
 #[test]
 fn expected_tests_pairs_and_choice_are_right() {
     let mut wrong = Vec::new();
-    for set in SETS {
-        let row = row(set);
-        println!("{:11} {:2}-D{}", set.0, set.1, row.line);
+    let crowded = SETS.map(|set| (set, NEIGHBORS));
+    let sparse = SPARSE.map(|set| (set, FEW_NEIGHBORS));
+    for (set, neighbors) in crowded.into_iter().chain(sparse) {
+        let row = row(set, neighbors);
+        println!("{:11} {:2}-D, {neighbors}{}", set.0, set.1, row.line);
         wrong.extend(row.wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn row(set: (&'static str, usize)) -> Row {
+fn row(set: (&'static str, usize), neighbors: f64) -> Row {
     let data = points(set.0, set.1);
     let all = Points::new(&data, set.1).unwrap();
-    let eps = NeighborCurve::of_self(&all, Metric::L2).unwrap().eps(NEIGHBORS).unwrap();
+    let eps = NeighborCurve::of_self(&all, Metric::L2).unwrap().eps(neighbors).unwrap();
     let mut row = Row { set, line: String::new(), wrong: Vec::new() };
 
     // Brute force tests all pairs, however many there are.
