@@ -181,12 +181,14 @@ impl<T: Scalar> CpuKnn<'_, T> {
             0 => u32::from(u16::MAX),
             _ => self.active(boxes, 1, node, queries, &ranks.bounds),
         };
+        let mut near = [0; PAD];
+        self.kernels.near(&job, active, &ranks.bounds, &mut near);
         while active != 0 {
             let query = active.trailing_zeros() as usize;
             active &= active - 1;
             let seed = &worker.seeds[query];
-            let leaves = if seed.node == node { all & !seed.done } else { all };
-            self.rank(&job, query, leaves, ranks);
+            let done = if seed.node == node { seed.done } else { 0 };
+            self.rank(&job, query, near[query] & all & !done, ranks);
         }
         self.settle(worker, FEW);
     }

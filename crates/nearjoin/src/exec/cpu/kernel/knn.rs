@@ -132,6 +132,7 @@ impl<T: Scalar> Ranks<T> {
 
 type SieveFn = unsafe fn(&[f32], &[f32], &[f32; PAD], &mut [u32; PAD]) -> bool;
 type ActiveFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD]) -> u32;
+type NearFn<T> = unsafe fn(&NodeJob<'_, T>, u32, &[T; PAD], &mut [u32; PAD]);
 type RankFn<T> = unsafe fn(&NodeJob<'_, T>, usize, u32, &mut Ranks<T>) -> u32;
 type MergeFn<T> = unsafe fn(&mut Ranks<T>, usize);
 type RelateFn<T> = unsafe fn(&[T], &[f64], f64, &mut [f32]);
@@ -151,6 +152,7 @@ pub(crate) struct NearestKernels<T> {
     pub(super) keep: KeepFn<T>,
     pub(super) sieve: SieveFn,
     pub(super) active: ActiveFn<T>,
+    pub(super) near: NearFn<T>,
     pub(super) rank: RankFn<T>,
     /// For 8, 16, 32 and 64 keys.
     pub(super) merge: [MergeFn<T>; 4],
@@ -204,6 +206,20 @@ impl<T: Scalar> NearestKernels<T> {
         job.check_box();
         // SAFETY: the box is checked; the level is available.
         unsafe { (self.active)(job, bounds) }
+    }
+
+    /// For each of some queries, the leaves of a node that may be within its bound, as bits.
+    pub(crate) fn near(
+        &self,
+        job: &NodeJob<'_, T>,
+        queries: u32,
+        bounds: &[T; PAD],
+        leaves: &mut [u32; PAD],
+    ) {
+        job.check();
+        assert!(queries >> PAD == 0);
+        // SAFETY: the job and the queries are checked; the level is available.
+        unsafe { (self.near)(job, queries, bounds, leaves) }
     }
 
     /// Notes the candidates of some leaves for one query, until it is time to

@@ -199,6 +199,20 @@ macro_rules! level {
                 unsafe { nearest::active::<$exact_f32, N>(job, bounds) }
             }
             $(#[$features])?
+            unsafe fn near_f32<N: Norm, const D: usize>(
+                job: &NodeJob<'_, f32>, queries: u32, bounds: &[f32; PAD], leaves: &mut [u32; PAD],
+            ) {
+                // SAFETY: as above.
+                unsafe { ranks::near::<$exact_f32, N, D>(job, queries, bounds, leaves) }
+            }
+            $(#[$features])?
+            unsafe fn near_f64<N: Norm, const D: usize>(
+                job: &NodeJob<'_, f64>, queries: u32, bounds: &[f64; PAD], leaves: &mut [u32; PAD],
+            ) {
+                // SAFETY: as above.
+                unsafe { ranks::near::<$exact_f64, N, D>(job, queries, bounds, leaves) }
+            }
+            $(#[$features])?
             unsafe fn rank_f32<N: Norm, const D: usize>(
                 job: &NodeJob<'_, f32>, query: usize, leaves: u32, ranks: &mut Ranks<f32>,
             ) -> u32 {
@@ -330,7 +344,7 @@ macro_rules! level {
                 (
                     @@ $metric:expr, $norm:ty, $d:literal,
                     (
-                        $gaps:ident, $leaf:ident, $keep:ident, $active:ident, $rank:ident,
+                        $gaps:ident, $leaf:ident, $keep:ident, $active:ident, $near:ident, $rank:ident,
                         $merge:ident, $lanes:expr
                     )
                 ) => {
@@ -340,6 +354,7 @@ macro_rules! level {
                         keep: $keep::<$norm, $d>,
                         sieve: sieve::<$norm>,
                         active: $active::<$norm>,
+                        near: $near::<$norm, $d>,
                         rank: $rank::<$norm, $d>,
                         merge: [$merge::<8>, $merge::<16>, $merge::<32>, $merge::<64>],
                         relate,
@@ -372,7 +387,7 @@ macro_rules! level {
                 nearest_by_dimension!(
                     metric, dim,
                     (
-                        gaps_f32, leaf_f32, keep_f32, active_f32, rank_f32, merge_f32,
+                        gaps_f32, leaf_f32, keep_f32, active_f32, near_f32, rank_f32, merge_f32,
                         <$exact_f32 as Vector>::LANES
                     )
                 )
@@ -384,7 +399,7 @@ macro_rules! level {
                 nearest_by_dimension!(
                     metric, dim,
                     (
-                        gaps_f64, leaf_f64, keep_f64, active_f64, rank_f64, merge_f64,
+                        gaps_f64, leaf_f64, keep_f64, active_f64, near_f64, rank_f64, merge_f64,
                         <$exact_f64 as Vector>::LANES
                     )
                 )

@@ -16,12 +16,51 @@ pub(crate) const FULL: usize = 64;
 /// Tags that one leaf can take, with those that a register writes beyond.
 pub(super) const LEAF: usize = 2 * PAD;
 
+/// For each of some queries, the leaves of a node that may hold a neighbour of it, as bits.
+///
+/// ```text
+/// for each query q:  leaves[q] = those with distance(q, box) ≤ bound[q]
+/// ```
+/// No query waits for what another one finds in its leaves.
+#[inline(always)]
+pub(super) unsafe fn near<V: Vector, N: Norm, const D: usize>(
+    job: &NodeJob<'_, V::Lane>,
+    mut queries: u32,
+    bounds: &[V::Lane; PAD],
+    leaves: &mut [u32; PAD],
+) {
+    let dim = if D == 0 { job.dim } else { D };
+    // SAFETY: `NodeJob::check` has made sure of the boxes and of the queries; the caller promises the
+    // instruction set.
+    unsafe {
+        let boxes = (job.lo.as_ptr().add(job.node), job.hi.as_ptr().add(job.node));
+        while queries != 0 {
+            let query = queries.trailing_zeros() as usize;
+            queries &= queries - 1;
+            let bound = V::splat(bounds[query]);
+            let mut near = 0;
+            let mut some = 0;
+            while some < PAD {
+                let mut gap = V::splat(V::Lane::ZERO);
+                for j in 0..dim {
+                    let q = V::splat(*job.queries.as_ptr().add(j * PAD + query));
+                    let lo = V::load(boxes.0.add(j * job.box_stride + some));
+                    let hi = V::load(boxes.1.add(j * job.box_stride + some));
+                    gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
+                }
+                near |= gap.le(bound) << some;
+                some += V::LANES;
+            }
+            leaves[query] = near;
+        }
+    }
+}
+
 /// Notes the candidates of some leaves of a node for one query. Returns the leaves that are
 /// left when it is time to merge.
 ///
 /// ```text
-/// for each leaf with distance(q, box) ≤ bound[q]:
-///     for each candidate c:  note it if distance(q, c) ≤ bound[q]
+/// for each leaf:  for each candidate c:  note it if distance(q, c) ≤ bound[q]
 /// ```
 /// No branch hangs on how many of a leaf are noted: a processor could not foresee it.
 #[inline(always)]
@@ -29,18 +68,17 @@ pub(super) const LEAF: usize = 2 * PAD;
 pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
     job: &NodeJob<'_, V::Lane>,
     query: usize,
-    leaves: u32,
+    mut leaves: u32,
     ranks: &mut Ranks<V::Lane>,
 ) -> u32 {
     let dim = if D == 0 { job.dim } else { D };
-    // SAFETY: `NodeJob::check` has made sure of the candidates in every column, of the boxes
-    // and of the queries; `NearestKernels::rank` of the tags for another leaf; the caller
+    // SAFETY: `NodeJob::check` has made sure of the candidates in every column and of the
+    // queries; `NearestKernels::rank` of the leaves and of the tags for another one; the caller
     // promises the instruction set.
     unsafe {
         let zero = V::splat(V::Lane::ZERO);
         let queries = job.queries.as_ptr().add(query);
         let bound = V::splat(*ranks.bounds.get_unchecked(query));
-        let boxes = (job.lo.as_ptr().add(job.node), job.hi.as_ptr().add(job.node));
         // In registers, where they fit: a store between two loads could change them.
         let mut held = [zero; HELD];
         if D != 0 {
@@ -48,29 +86,15 @@ pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
                 held[j] = V::splat(*queries.add(j * PAD));
             }
         }
-        let mut near = 0;
-        let mut some = 0;
-        while some < PAD {
-            let mut gap = zero;
-            for j in 0..dim {
-                let q = if D != 0 { held[j] } else { V::splat(*queries.add(j * PAD)) };
-                let lo = V::load(boxes.0.add(j * job.box_stride + some));
-                let hi = V::load(boxes.1.add(j * job.box_stride + some));
-                gap = step_gap::<V, N>(gap, (lo, hi), (q, q));
-            }
-            near |= gap.le(bound) << some;
-            some += V::LANES;
-        }
-        near &= leaves;
         let notes = query * Ranks::<V::Lane>::TAGS;
         let (noted, names) = (ranks.acc.as_mut_ptr().add(notes), ranks.ids.as_mut_ptr().add(notes));
         // The candidate at `own`, if there is one, is the query itself.
         let own = ranks.own.wrapping_add(query).wrapping_sub(job.first);
         let mut len = *ranks.len.get_unchecked(query) as usize;
         let full = *ranks.merged.get_unchecked(query) as usize + FULL;
-        while near != 0 && len < full {
-            let leaf = near.trailing_zeros() as usize * PAD;
-            near &= near - 1;
+        while leaves != 0 && len < full {
+            let leaf = leaves.trailing_zeros() as usize * PAD;
+            leaves &= leaves - 1;
             let coords = job.coords.as_ptr().add((job.first + leaf) * dim);
             let ids = job.ids.as_ptr().add(job.first + leaf);
             // The last leaf may be short; what stands behind it is no point.
@@ -95,7 +119,7 @@ pub(super) unsafe fn rank<V: Vector, N: Norm, const D: usize>(
             ranks.tests += PAD as u64;
         }
         *ranks.len.get_unchecked_mut(query) = len as u32;
-        near
+        leaves
     }
 }
 
