@@ -18,8 +18,8 @@ struct Group<V: Vector, const Q: usize> {
     dim: usize,
 }
 
-/// Dimensions up to which the coordinates of four queries are held in registers.
-const HELD: usize = 4;
+/// Dimensions up to which the coordinates of four queries are held in registers, as far as there are.
+const HELD: usize = 6;
 
 impl<V: Vector, const Q: usize> Group<V, Q> {
     #[inline(always)]
@@ -407,20 +407,24 @@ pub(super) unsafe fn sift<V: Vector>(
     // promises the instruction set.
     unsafe {
         while at < job.stride && len + 2 * PAD <= to.stride {
-            let mut inside = u32::MAX >> (u32::BITS - V::LANES as u32);
-            for j in 0..job.dim {
-                let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
-                inside &= V::splat(*job.lo.get_unchecked(j)).le(x);
-                inside &= x.le(V::splat(*job.hi.get_unchecked(j)));
+            // Whole chunks, however many registers they are: the next call begins with one.
+            let end = at + PAD;
+            while at < end {
+                let mut inside = u32::MAX >> (u32::BITS - V::LANES as u32);
+                for j in 0..job.dim {
+                    let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
+                    inside &= V::splat(*job.lo.get_unchecked(j)).le(x);
+                    inside &= x.le(V::splat(*job.hi.get_unchecked(j)));
+                }
+                for j in 0..job.dim {
+                    let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
+                    x.compress_lanes(inside, to.coords.as_mut_ptr().add(j * to.stride + len));
+                }
+                let labels = V::load_labels(job.labels.as_ptr().add(at));
+                V::compress(labels, inside, to.labels.as_mut_ptr().add(len));
+                len = V::add_popcount(len as u32, inside) as usize;
+                at += V::LANES;
             }
-            for j in 0..job.dim {
-                let x = V::load(job.coords.as_ptr().add(j * job.stride + at));
-                x.compress_lanes(inside, to.coords.as_mut_ptr().add(j * to.stride + len));
-            }
-            let labels = V::load_labels(job.labels.as_ptr().add(at));
-            V::compress(labels, inside, to.labels.as_mut_ptr().add(len));
-            len = V::add_popcount(len as u32, inside) as usize;
-            at += V::LANES;
         }
         for j in 0..job.dim {
             for k in len..len.next_multiple_of(PAD) {
