@@ -1,7 +1,7 @@
 //! Larger inputs with a structure on which an index could degenerate, panic or lose a
 //! pair. What is right is known by a formula, or by a count of another kind.
 
-use nearjoin::sink::{Count, Degrees};
+use nearjoin::sink::{Count, CsrSink, Degrees};
 use nearjoin::{DuplicateRemoval, EpsJoin, Error, Metric, Points, Scalar, SimdLevel, Strategy};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -334,4 +334,47 @@ fn the_ends_of_the_number_line() {
         // As f32, 0 and 5e-324 are one value, and so are the two ends on each side.
         assert_count(Strategy::EPSILON, &narrow, 0.0, metric, pairs(4 + 1 + 4 + 1 + 4));
     }
+}
+
+/// Checks the rows of the recursive join against those of brute force, in order and not.
+fn assert_rows<T: Scalar>(points: &Points<'_, T>, eps: f64) {
+    let rows = |strategy, sorted| {
+        let mut sink = CsrSink::new().sorted(sorted).distances(true);
+        EpsJoin::new(eps).strategy(strategy).plan_self(points).unwrap().run(&mut sink).unwrap();
+        sink.into_csr()
+    };
+    let expected = rows(Strategy::Brute, true);
+    assert!(rows(Strategy::Ego, true) == expected, "{}, ε = {eps:e}, sorted", T::NAME);
+    let found = rows(Strategy::Ego, false);
+    assert_eq!(found.offsets(), expected.offsets());
+    for row in 0..points.len() {
+        let mut ids = found.ids_of(row).to_vec();
+        ids.sort_unstable();
+        assert_eq!(ids, expected.ids_of(row), "{}, ε = {eps:e}, row {row}", T::NAME);
+    }
+}
+
+/// Candidates of a block that fill several tiles, and those that are too many to be laid out at once.
+fn crowds<T: Scalar>() {
+    let random = &mut StdRng::seed_from_u64(5);
+    let mut even = |n: usize| -> Vec<T> {
+        (0..n).map(|_| T::from_f64(random.random_range(0.0..3.0))).collect()
+    };
+    let plane = even(2 * 4000);
+    assert_rows(&Points::new(&plane, 2).unwrap(), 1.0);
+    let wide = even(300 * 1500);
+    assert_rows(&Points::new(&wide, 300).unwrap(), 21.0);
+    // No lanes of `f32` serve here.
+    let equal = vec![T::from_f64(0.3); 2 * 2500];
+    assert_rows(&Points::new(&equal, 2).unwrap(), 0.0);
+}
+
+#[test]
+fn rows_of_crowds_f32() {
+    crowds::<f32>();
+}
+
+#[test]
+fn rows_of_crowds_f64() {
+    crowds::<f64>();
 }
