@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each thread writes to bins of its own. Bins next to each other share large arrays, a *shelf*; those
-//! go back to the system as soon as their bins are written, so that rows stand twice in memory only a
-//! shelf at a time.
+//! go back to the system as soon as their bins are written. So rows that are spread evenly stand twice in
+//! memory only a shelf at a time.
 
 mod lists;
 
@@ -36,7 +36,7 @@ const BIN_BYTES: f64 = (384 << 10) as f64;
 /// The most bins: the ends of all of them should be in that cache too.
 const MOST_BINS: usize = 1 << 11;
 /// Shelves of all bins, where there is enough for so many.
-pub(crate) const SHELVES: usize = 16;
+const SHELVES: usize = 16;
 /// Bytes of a shelf, at the least.
 const LEAST_SHELF: f64 = (16 << 20) as f64;
 /// Pairs after which a thread tells the others how many it has, unless few are allowed.
@@ -170,6 +170,11 @@ impl Expected {
         let shelves = shape.shelves() * self.workers;
         let all = [Some(heads), Some(ids), distances, pairs].into_iter().flatten();
         all.map(|grain| grain.bytes(shape.per_shelf)).sum::<f64>() * shelves as f64
+    }
+
+    /// Shelves that they will stand on.
+    pub(crate) fn shelves<T>(&self) -> usize {
+        self.layout::<T>().0.shelves()
     }
 
     fn layout<T>(&self) -> (Shape, Grains) {

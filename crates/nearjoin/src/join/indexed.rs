@@ -193,6 +193,7 @@ impl<'a, T: Scalar> Indexed<'a, T> {
             spare: decision.spare(index_bytes),
             keeps: decision.keeps(),
             budget: self.budget(here),
+            monitor: &options.monitor,
             stats: &mut stats,
         })?;
         monitor::check(&options.monitor)?;

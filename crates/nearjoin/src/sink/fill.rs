@@ -10,6 +10,7 @@ use crate::exec::bins::{self, Binned, Bins, Places};
 use crate::exec::place::{Place, running_sums};
 use crate::exec::{LaidOut, Request, Rows};
 use crate::memory::as_atomic;
+use crate::monitor;
 use crate::scalar::Scalar;
 
 /// How far above the expected number of pairs there has to be room for them.
@@ -37,8 +38,10 @@ impl<'a, T: Scalar> Kept<'a, T> {
         offsets: &mut [u64],
         fresh: bool,
     ) -> Result<Self> {
-        let listing =
-            Request { room: execution.spare, expected_pairs: execution.expected_pairs, ..request };
+        // A pair takes six bytes in the bins of each of its points, and then stands in the result too.
+        let left = execution.budget.limit.saturating_sub(execution.budget.index);
+        let room = execution.spare.min((left / (6 + pair_bytes::<T>(request))).saturating_mul(6));
+        let listing = Request { room, expected_pairs: execution.expected_pairs, ..request };
         if let Some(rows) = execution.executor.lay_out(listing, offsets) {
             return Ok(Kept::LaidOut(rows?));
         }
@@ -49,6 +52,8 @@ impl<'a, T: Scalar> Kept<'a, T> {
         }
         let work = execution.executor.degrees(as_atomic(&mut offsets[1..]))?;
         execution.stats.record(work);
+        // Of a join that was cancelled some are not there.
+        monitor::check(execution.monitor)?;
         execution.pool.install(|| running_sums(&mut offsets[1..]))?;
         Ok(Kept::Counted)
     }
@@ -68,9 +73,7 @@ impl<'a, T: Scalar> Kept<'a, T> {
             once: false,
             own: false,
         };
-        let Some(most) = execution.most_kept(expected.bytes::<T>(), fresh) else {
-            return Ok(None);
-        };
+        let Some(most) = execution.most_kept(&expected, fresh) else { return Ok(None) };
         let bins = Bins::new(expected, most / pair_bytes::<T>(request));
         let work = execution.executor.rows(request, &|rows: &Rows<'_, T>| bins.keep(rows))?;
         execution.stats.record(work);

@@ -35,8 +35,9 @@ use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::exec::Executor;
-use crate::exec::bins::SHELVES;
+use crate::exec::bins;
 use crate::exec::pool::Pool;
+use crate::monitor::Monitor;
 use crate::plan::Budget;
 use crate::scalar::Scalar;
 use crate::stats::Stats;
@@ -120,22 +121,18 @@ pub(crate) struct Execution<'a, T> {
     /// Whether rows had better be kept than counted and found again.
     pub(crate) keeps: bool,
     pub(crate) budget: Budget,
+    pub(crate) monitor: &'a Option<Monitor>,
     pub(crate) stats: &'a mut Stats,
 }
 
-impl<T> Execution<'_, T> {
+impl<T: Scalar> Execution<'_, T> {
     /// The most bytes of rows that may be kept until it is known where they belong, if those that are
-    /// expected had better be, and may: they stand beside the result or, where its arrays are `fresh`,
-    /// a shelf of them at a time.
-    fn most_kept(&self, expected: f64, fresh: bool) -> Option<u64> {
-        let most = match fresh {
-            true => {
-                let left = self.budget.limit.saturating_sub(self.budget.index);
-                let shelf = self.spare.saturating_mul(SHELVES as u64);
-                shelf.min(left / (SHELVES as u64 + 2) * SHELVES as u64)
-            }
-            false => self.spare,
-        };
-        (self.keeps && expected <= most as f64).then_some(most)
+    /// expected had better be, and may: whatever the rows, they stand twice within the limit. Where the
+    /// arrays of the result are `fresh`, rows on shelves take the memory of a shelf more, or about that.
+    fn most_kept(&self, expected: &bins::Expected, fresh: bool) -> Option<u64> {
+        let left = self.budget.limit.saturating_sub(self.budget.index) / 2;
+        let shelves = if fresh { expected.shelves::<T>() as u64 } else { 1 };
+        let most = left.min(self.spare.saturating_mul(shelves));
+        (self.keeps && expected.bytes::<T>() <= most as f64).then_some(most)
     }
 }

@@ -86,6 +86,27 @@ fn every_sink_can_be_stopped() {
 }
 
 #[test]
+fn a_csr_that_is_counted_first_can_be_stopped() {
+    let points = Data::Uniform.points::<f64>(300_000, 2, 3);
+    let points = points.as_points();
+    // Leaves arrays behind for the next join, with numbers in them.
+    nearjoin::eps_join(&points, 0.1).unwrap();
+    let monitor = Monitor::new();
+    let join = EpsJoin::new(2.0).strategy(Strategy::Grid).threads(1).monitor(&monitor);
+    std::thread::scope(|scope| {
+        let joining =
+            scope.spawn(|| join.plan_self(&points).unwrap().run(&mut CsrSink::new()).err());
+        while monitor.progress().phase != Phase::Counting && !joining.is_finished() {
+            std::thread::yield_now();
+        }
+        monitor.cancel();
+        // A join that was faster has its rows.
+        let ended = joining.join().unwrap();
+        assert!(matches!(ended, None | Some(Error::Cancelled)), "{ended:?}");
+    });
+}
+
+#[test]
 fn a_cancelled_monitor_starts_nothing() {
     let points = Data::Uniform.points::<f64>(1000, 2, 1);
     let monitor = Monitor::new();

@@ -1,6 +1,6 @@
 //! Lists of numbers that grow side by side in a few large arrays.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Buffer, Zeroable, copy_row, reserve};
 
 /// Lists, each a chain of pieces of the arrays.
@@ -112,6 +112,8 @@ impl<V: Zeroable> Lists<V> {
     /// Gives a list another piece.
     #[cold]
     fn lengthen(&mut self, list: usize) -> Result<()> {
+        let number =
+            u32::try_from(self.used).map_err(|_| Error::OutOfMemory { bytes: usize::MAX })?;
         let (array, first) = (self.used / self.per_array, self.used % self.per_array * self.piece);
         if array == self.arrays.len() {
             reserve(&mut self.arrays, 1)?;
@@ -119,7 +121,7 @@ impl<V: Zeroable> Lists<V> {
         }
         let list = &mut self.lists[list];
         reserve(&mut list.pieces, 1)?;
-        list.pieces.push(self.used as u32);
+        list.pieces.push(number);
         self.used += 1;
         (list.array, list.at, list.end) = (array, first, first + self.piece);
         Ok(())
