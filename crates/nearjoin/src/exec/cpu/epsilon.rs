@@ -129,7 +129,7 @@ pub(super) struct Worker<'a, T> {
     pub(super) finder: Finder,
     pub(super) distances: Vec<Vec<T>>,
     pub(super) sorter: RowSorter,
-    /// The candidates of the block, where they come in the order of their ids.
+    /// The candidates of the block, where they are laid out for many at once.
     pub(super) sheet: Sheet<T>,
     pub(super) moved: Vec<T>,
     pub(super) numbers: Vec<u32>,
@@ -206,6 +206,8 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         let queries = self.range.len();
         let blocks = queries.div_ceil(BLOCK as usize);
         let samples = SAMPLES.min(blocks);
+        // Sheets have more queries than are asked for here.
+        let pass = Pass { sheets: None, ..pass };
         let mut worker = Worker::new(self, 0);
         let mut recursion = ego::Recursion::default();
         let tests = AtomicU64::new(0);
@@ -262,10 +264,16 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                 let lowest = usize::from(sheets.is_some());
                 let join = ego::Join { queries, right, prune: &prune, behind, counting, lowest };
                 if let Some(order) = sheets {
+                    let each = ego::Join { lowest: 0, ..join };
+                    let mut apart = ego::Recursion::default();
                     return join.run(unit, recursion, &mut |group, around, found| {
                         let Worker { sheet, scanner, sorter, candidates, .. } = worker;
                         if order == SheetOrder::ById {
                             found.test.append(&mut found.take);
+                        }
+                        if !Sheet::<T>::has_room(&found.test, self.right.dim()) {
+                            sheet.clear();
+                            return each_block(&each, group, &mut apart, worker, action);
                         }
                         sheet.lay_out(self, scanner.filter, &found.test, order, around, sorter);
                         core::mem::swap(&mut candidates.take, &mut found.take);
@@ -276,12 +284,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                         ControlFlow::Continue(())
                     });
                 }
-                join.run(unit, recursion, &mut |block, bound, candidates| {
-                    core::mem::swap(&mut worker.candidates, candidates);
-                    let flow = action(worker, block, bound);
-                    core::mem::swap(&mut worker.candidates, candidates);
-                    flow
-                })
+                each_block(&join, unit, recursion, worker, action)
             }
             Index::Brute | Index::Directory(_) => {
                 for start in unit.clone().step_by(BLOCK as usize) {
@@ -429,6 +432,22 @@ impl<T: Scalar> CpuJoin<'_, T> {
             emit(&Rows { worker, queries, neighbors, distances, ahead, consecutive })
         }
     }
+}
+
+/// Runs `action` on the blocks of a unit, with the candidates that the recursive join finds.
+fn each_block<T: Scalar>(
+    join: &ego::Join<'_, T>,
+    unit: Run,
+    recursion: &mut ego::Recursion,
+    worker: &mut Worker<'_, T>,
+    action: &Action<'_, T>,
+) -> ControlFlow<()> {
+    join.run(unit, recursion, &mut |block, bound, candidates| {
+        core::mem::swap(&mut worker.candidates, candidates);
+        let flow = action(worker, block, bound);
+        core::mem::swap(&mut worker.candidates, candidates);
+        flow
+    })
 }
 
 /// Cuts off everything before `end`.

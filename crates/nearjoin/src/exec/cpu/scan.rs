@@ -5,8 +5,8 @@ use super::kernel::{GatherJob, Job, Lanes, Open};
 use super::sheet::{Made, Sheet};
 use super::tile::{Ahead, Tile};
 use crate::filter::{Band, Filter};
-use crate::index::Run;
 use crate::index::layout::Columns;
+use crate::index::{Layout, Run};
 use crate::metric::Threshold;
 use crate::scalar::Scalar;
 
@@ -130,10 +130,10 @@ impl<T: Scalar> Scanner<T> {
         self.matches.counts.resize(block.len(), 0);
         match layout.columns() {
             Columns::Narrow { coords, .. } => {
-                transpose(coords, layout.stride(), block, &mut self.local_queries);
+                transpose(coords, layout, block, &mut self.local_queries);
             }
             Columns::Own(coords) => {
-                transpose(coords, layout.stride(), block, &mut self.queries);
+                transpose(coords, layout, block, &mut self.queries);
                 if self.filter.is_some() {
                     origin(&mut self.origin);
                     self.relate();
@@ -181,7 +181,7 @@ impl<T: Scalar> Scanner<T> {
         }
     }
 
-    /// Tests the candidates of a sheet against the block. Rows ascend.
+    /// Tests the candidates of a sheet against the block, in their order.
     pub(super) fn scan_sheet(&mut self, join: &CpuJoin<'_, T>, sheet: &Sheet<T>) {
         let (dim, reach, mode) = (join.right.dim(), join.threshold.reach, Mode::Ids);
         match (sheet.made, &join.kernels.filter) {
@@ -316,12 +316,17 @@ fn label<T: Scalar, L: Scalar>(join: &CpuJoin<'_, T>, tile: &mut Tile<L>, mode: 
 }
 
 /// Copies the points of a block from columns to rows.
-fn transpose<L: Scalar>(columns: &[L], stride: usize, block: &Run, rows: &mut Vec<L>) {
-    let dim = columns.len() / stride;
+fn transpose<T: Scalar, L: Scalar>(
+    columns: &[L],
+    layout: &Layout<'_, T>,
+    block: &Run,
+    rows: &mut Vec<L>,
+) {
+    let (dim, stride) = (layout.dim(), layout.stride());
     rows.clear();
     rows.resize(block.len() * dim, L::ZERO);
-    for (j, column) in columns.chunks_exact(stride).enumerate() {
-        let column = &column[block.start as usize..block.end as usize];
+    for j in 0..dim {
+        let column = &columns[j * stride..][block.start as usize..block.end as usize];
         for (at, &x) in column.iter().enumerate() {
             rows[at * dim + j] = x;
         }

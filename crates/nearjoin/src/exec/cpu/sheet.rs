@@ -1,15 +1,16 @@
-//! Rows that ascend as they are found: candidates in the order of their ids, for some blocks of queries at
-//! once.
+//! Candidates that are laid out for some blocks of queries at once: in the order of their ids where rows
+//! are to ascend, so that they do as they are found.
 //!
 //! ```text
 //! for up to 256 queries that are neighbours in space:
-//!     gather the candidates of all of them, sort them by id: a sheet
+//!     gather the candidates of all of them, sort them by id where that is wanted: a sheet
 //!     for each block of 16 of them:
 //!         take from the sheet what lies within ε of the block's box in every dimension
 //!         test that, as any other candidates
 //! ```
 //!
-//! A sheet is about as long as the rows of a few of its queries, and is sorted for all of them.
+//! A sheet is about as long as the rows of a few of its queries, and is sorted for all of them. Where that
+//! is too long, each block has candidates of its own, and rows are sorted.
 
 use super::epsilon::CpuJoin;
 use super::kernel::{Lanes, PAD, SiftJob};
@@ -19,6 +20,9 @@ use crate::filter::{Band, Filter};
 use crate::index::layout::Columns;
 use crate::index::{BoxOf, Run};
 use crate::scalar::Scalar;
+
+/// Bytes of a sheet, at the most: each thread has one.
+const MOST_BYTES: usize = 4 << 20;
 
 /// The candidates of the blocks that come next.
 #[derive(Debug)]
@@ -69,6 +73,19 @@ impl<T: Scalar> Sheet<T> {
     /// Whether candidates come from here.
     pub(super) fn is_made(&self) -> bool {
         !matches!(self.made, Made::Not)
+    }
+
+    /// Whether a sheet has room for the points of some runs, in the lanes that take more, with the keys
+    /// that they are sorted by.
+    pub(super) fn has_room(runs: &[Run], dim: usize) -> bool {
+        let points: usize = runs.iter().map(|run| run.len()).sum();
+        let point = dim * (size_of::<f32>() + size_of::<T>()) + 2 * size_of::<u64>();
+        points.saturating_mul(point) <= MOST_BYTES
+    }
+
+    /// There is no sheet.
+    pub(super) fn clear(&mut self) {
+        self.made = Made::Not;
     }
 
     /// Lays out the points of some runs, for queries in a box.
