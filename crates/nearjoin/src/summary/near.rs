@@ -9,6 +9,8 @@
 
 use core::ops::Range;
 
+use rayon::prelude::*;
+
 use super::distances::rate;
 use super::spread;
 use crate::metric::Metric;
@@ -31,7 +33,8 @@ const NOTHING: f64 = 1.0 / 65536.0;
 /// Pairs of a table, and dimensions: no grid has more.
 const PAIRS: usize = 2048;
 const DIMS: usize = 6;
-/// Points that are looked at for the first table, and for each of the others; queries at the least.
+/// Points that are looked at for each of the first tables, and of the others; queries at the least.
+const FIRST: usize = 2;
 const FIRST_WORK: usize = 1 << 17;
 const WORK: usize = 1 << 15;
 const LEAST_QUERIES: usize = 32;
@@ -124,39 +127,42 @@ impl Near {
         }
         let rows: Vec<usize> = (0..len).map(|k| spread(k, len, right.len())).collect();
         let dims = &wanted.dims[..DIMS.min(dim)];
-        let points = sorted_along(dims[0], &gather(right, rows.iter().copied(), len), dim);
         let of = (len / POINTS_PER_QUERY).min(left.len());
         // None is its own neighbour.
-        let asked = (0..of).map(|k| {
+        let asking = |k: usize| {
             let row = spread(k, of, left.len());
             let mut others = (row..left.len()).chain(0..row);
             let other = |row: &usize| !wanted.is_self || rows.binary_search(row).is_err();
             others.find(other).unwrap_or(row)
-        });
+        };
+        let (points, queries) = rayon::join(
+            || sorted_along(dims[0], &gather(right, |k| rows[k], len), dim),
+            || sorted_along(dims[0], &gather(left, asking, of), dim),
+        );
         let column = |j: usize| points.chunks_exact(dim).map(|point| point[j]).collect();
         let search = Search {
             dim,
             dims: [dims[0], dims[1]],
             columns: [column(dims[0]), column(dims[1])],
-            queries: sorted_along(dims[0], &gather(left, asked, of), dim),
+            queries,
             points: &points,
         };
         let reach = search.dims.map(|j| match wanted.reach > 0.0 {
             true => wanted.reach,
             false => (wanted.extents[j].1 - wanted.extents[j].0) * NOTHING,
         });
-        let mut within = None;
-        let mut tables = Vec::with_capacity(TIMES.len());
-        for times in TIMES {
-            let work = if tables.is_empty() { FIRST_WORK } else { WORK };
-            let Some(found) = search.find(reach.map(|reach| reach * times), work) else { break };
-            if times == 1.0 {
-                within = search.within(&found, wanted);
-            }
-            tables.extend(search.table(&found, dims));
-        }
+        let look = |(at, times): (usize, f64)| {
+            let work = if at < FIRST { FIRST_WORK } else { WORK };
+            let found = search.find(reach.map(|reach| reach * times), work)?;
+            let within = if at == 0 { search.within(&found, wanted) } else { None };
+            Some((search.table(&found, dims), within))
+        };
+        let looks: Vec<_> = TIMES.into_par_iter().enumerate().map(look).collect();
+        // Where one dimension hardly tells pairs apart, it does so no better for larger distances.
+        let (tables, within): (Vec<_>, Vec<_>) = looks.into_iter().map_while(|look| look).unzip();
+        let (tables, within) = (tables.into_iter().flatten().collect(), within.into_iter().next());
         let (dims, queries) = (dims.to_vec(), search.queries);
-        Some((Near { dim, points, queries, dims, tables }, within))
+        Some((Near { dim, points, queries, dims, tables }, within.flatten()))
     }
 
     /// The share of pairs that differ by at most `limits[j]` in each listed dimension. None where no
@@ -323,16 +329,22 @@ fn apart(
     gaps.fold(0.0, |acc, (x, y)| metric.widen(acc, (x - y).abs()))
 }
 
-/// The coordinates of so many rows.
+/// The coordinates of so many rows. Each is a place in memory of its own, and takes as long to reach.
 fn gather<T: Scalar>(
     points: Points<'_, T>,
-    rows: impl Iterator<Item = usize>,
+    row: impl Fn(usize) -> usize + Sync,
     of: usize,
 ) -> Vec<f64> {
-    let mut coordinates = Vec::with_capacity(of * points.dimension());
-    for row in rows {
-        coordinates.extend(points.row(row).iter().map(|x| x.to_f64()));
-    }
+    const TOGETHER: usize = 512;
+    let dim = points.dimension();
+    let mut coordinates = vec![0.0; of * dim];
+    let some = coordinates.par_chunks_mut(TOGETHER * dim).enumerate();
+    some.for_each(|(at, some)| {
+        for (k, to) in some.chunks_exact_mut(dim).enumerate() {
+            let from = points.row(row(at * TOGETHER + k));
+            to.iter_mut().zip(from).for_each(|(to, x)| *to = x.to_f64());
+        }
+    });
     coordinates
 }
 
