@@ -82,7 +82,7 @@ impl<T: Scalar> Csr<T> {
 
 /// Collects a [`Csr`], allocated once at its exact size.
 ///
-/// Large arrays lie in huge pages that all threads have touched.
+/// Large arrays lie in huge pages.
 ///
 /// ```
 /// use nearjoin::{EpsJoin, Points, sink::CsrSink};

@@ -18,9 +18,9 @@ pub(super) const MARGIN: f64 = 1.1;
 
 /// The first pass: it knows the offsets and, where there was room, the rows already.
 ///
-/// A small result is kept as it is found and copied to its place once the offsets are
-/// known: one pass over the candidates. A large one is only counted, and found again:
-/// two passes, but no second copy in memory.
+/// Rows are kept as they are found and copied to their places once the offsets are known: one
+/// pass over the candidates. Where there is no room for that, or to find them again costs
+/// less, they are only counted first: two passes, but no second copy in memory.
 ///
 /// A device that makes rows in the order of the input decides that by itself.
 pub(super) enum Kept<'a, T> {

@@ -143,8 +143,9 @@ type GapsFn<T> = unsafe fn(&BoxJob<'_, T>, T, &mut [T; PAD]) -> u32;
 type LeafFn<T> = unsafe fn(&LeafJob<'_, T>, &[T; PAD], &mut Hits<T>);
 type KeepFn<T> = unsafe fn(&LeafJob<'_, T>, &[u32], &[u32; PAD], &mut Kept<'_, T>);
 
-/// Every loop that a KNN-join over points of type `T` needs. All but the sieve compute in the
-/// deciding arithmetic, in every instruction set: what is nearer hangs on the last bit.
+/// Every loop that a KNN-join over points of type `T` needs. All but the sieve and
+/// those of lockstep compute in the deciding arithmetic, in every instruction set: what is nearer hangs
+/// on the last bit.
 #[derive(Clone, Copy)]
 pub(crate) struct NearestKernels<T> {
     pub(super) gaps: GapsFn<T>,
