@@ -9,7 +9,7 @@ use distances::TOGETHER;
 pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
 pub(crate) use near::Near;
-use near::Wanted;
+use near::{Wanted, Within};
 pub(crate) use pruning::Pruning;
 
 use rayon::prelude::*;
@@ -217,14 +217,30 @@ impl Summary {
             false => (0..dim).into_par_iter().with_min_len(8).map(difference).collect(),
         };
         let others = right.len() - usize::from(is_self);
-        self.pairs = Pairs::new(&distances, &columns.unit(), self.eps, dim, (left.len(), others));
-        if effort.ordered > 0 {
-            self.look_nearby(left, right, effort.ordered);
+        let of = (left.len(), others);
+        let (pairs, near) = rayon::join(
+            || Pairs::new(&distances, &columns.unit(), self.eps, dim, of),
+            || self.look_nearby(left, right, effort.ordered),
+        );
+        self.pairs = pairs;
+        if let Some((near, within)) = near {
+            if let Some(within) = within {
+                self.pairs = self.pairs.surer(&within, dim, of);
+            }
+            self.near = Some(near);
         }
     }
 
     /// Looks for pairs that are near each other among so many points at the most.
-    fn look_nearby<T: Scalar>(&mut self, left: Points<'_, T>, right: Points<'_, T>, most: usize) {
+    fn look_nearby<T: Scalar>(
+        &self,
+        left: Points<'_, T>,
+        right: Points<'_, T>,
+        most: usize,
+    ) -> Option<(Near, Option<Within>)> {
+        if most == 0 {
+            return None;
+        }
         let wanted = Wanted {
             metric: self.metric,
             is_self: self.is_self,
@@ -234,12 +250,7 @@ impl Summary {
             dims: &self.by_selectivity(),
             most,
         };
-        let Some((near, within)) = Near::new(left, right, &wanted) else { return };
-        if let Some(within) = within {
-            let of = (left.len(), right.len() - usize::from(self.is_self));
-            self.pairs = self.pairs.surer(&within, self.dim, of);
-        }
-        self.near = Some(near);
+        Near::new(left, right, &wanted)
     }
 
     /// Dimensions, the one that tells most pairs apart first.

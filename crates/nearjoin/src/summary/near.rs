@@ -351,7 +351,7 @@ fn gather<T: Scalar>(
 /// Rows in order along one dimension.
 fn sorted_along(axis: usize, rows: &[f64], dim: usize) -> Vec<f64> {
     let mut order: Vec<(f64, u32)> = rows.chunks_exact(dim).map(|row| row[axis]).zip(0..).collect();
-    order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    order.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut sorted = Vec::with_capacity(rows.len());
     for (_, at) in order {
         sorted.extend_from_slice(&rows[at as usize * dim..][..dim]);
