@@ -170,7 +170,8 @@ fn bytes_of<T>(len: usize) -> Result<usize> {
 ///
 /// What joins no longer use is kept within the process, at most 256 MiB and a sixteenth of what the
 /// process may have, so that the next join need not ask for fresh pages, which take longer to touch
-/// than a small join. It is given back by itself where the system refuses memory.
+/// than a small join. It is given back by itself where the system refuses memory, and where it is more
+/// than a quarter of what else is available.
 ///
 /// ```
 /// let data: Vec<f64> = (0..400_000).map(|i| f64::from(i * 7 % 1000)).collect();

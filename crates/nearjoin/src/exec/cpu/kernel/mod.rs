@@ -328,17 +328,11 @@ pub trait Dispatch: Sized {
     /// The same slice, where the type is `f64`: it can be filtered in `f32`.
     #[doc(hidden)]
     fn as_f64(values: &[Self]) -> Option<&[f64]>;
-    /// The same slice, where the type is `f32`.
-    #[doc(hidden)]
-    fn as_f32(values: &[Self]) -> Option<&[f32]>;
 }
 
 impl Dispatch for f32 {
     fn as_f64(_: &[f32]) -> Option<&[f64]> {
         None
-    }
-    fn as_f32(values: &[f32]) -> Option<&[f32]> {
-        Some(values)
     }
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f32> {
@@ -365,9 +359,6 @@ impl Dispatch for f32 {
 impl Dispatch for f64 {
     fn as_f64(values: &[f64]) -> Option<&[f64]> {
         Some(values)
-    }
-    fn as_f32(_: &[f64]) -> Option<&[f32]> {
-        None
     }
     #[allow(private_interfaces)]
     fn kernels(level: SimdLevel, metric: Metric, dim: usize) -> Kernels<f64> {
