@@ -39,11 +39,7 @@ impl RowSorter {
             }
             return;
         }
-        to_columns(&mut self.ids, u32::MAX, longest, rows, |_, id| id);
-        kernels.sort_u32(&mut self.ids);
-        for (lane, row) in rows.iter_mut().enumerate() {
-            row.iter_mut().zip(&self.ids).for_each(|(id, column)| *id = column[lane]);
-        }
+        kernels.sort_rows(rows, &mut self.ids);
     }
 
     /// The same, and their distances with them. `moved` is room for those of a row.
@@ -66,7 +62,7 @@ impl RowSorter {
         };
         let network = longest <= NETWORK;
         if network {
-            to_columns(&mut self.places, u64::MAX, longest, rows, key);
+            to_columns(&mut self.places, longest, rows, key);
             kernels.sort_u64(&mut self.places);
         }
         for (lane, (row, distances)) in rows.iter_mut().zip(distances).enumerate() {
@@ -154,16 +150,15 @@ fn insert_all(keys: &mut [u64]) -> bool {
     true
 }
 
-/// Makes a lane of each row, all as long as the longest by what comes last.
-fn to_columns<K: Copy>(
-    columns: &mut Vec<[K; SORTED_AT_ONCE]>,
-    last: K,
+/// Makes a lane of the keys of each row, all as long as the longest by what comes last.
+fn to_columns(
+    columns: &mut Vec<[u64; SORTED_AT_ONCE]>,
     longest: usize,
     rows: &[Vec<u32>],
-    key: impl Fn(usize, u32) -> K,
+    key: impl Fn(usize, u32) -> u64,
 ) {
     columns.clear();
-    columns.resize(longest, [last; SORTED_AT_ONCE]);
+    columns.resize(longest, [u64::MAX; SORTED_AT_ONCE]);
     for (lane, row) in rows.iter().enumerate() {
         for (place, (column, &id)) in columns.iter_mut().zip(row).enumerate() {
             column[lane] = key(place, id);

@@ -62,6 +62,15 @@ macro_rules! spread {
     }};
 }
 
+/// Two registers of eight labels, shuffled: within their halves first.
+macro_rules! shuffle {
+    ($a:expr, $b:expr) => {{
+        let (even, odd) = (_mm256_unpacklo_epi32($a, $b), _mm256_unpackhi_epi32($a, $b));
+        (_mm256_permute2x128_si256::<0x20>(even, odd), _mm256_permute2x128_si256::<0x31>(even, odd))
+    }};
+}
+pub(super) use shuffle;
+
 vector! {
     F32x8(__m256) of 8 f32, named by __m256i;
     plain: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_max_ps, _mm256_min_ps,
@@ -80,6 +89,7 @@ vector! {
         let less = _mm256_cmpgt_epi32(_mm256_xor_si256(b, sign), _mm256_xor_si256(a, sign));
         _mm256_movemask_ps(_mm256_castsi256_ps(less)) as u32
     };
+    shuffle: |a, b| shuffle!(a, b);
     compress: |lanes, mask, to| {
         let order = _mm256_loadu_si256(PACK[mask as usize & 0xff].as_ptr().cast());
         _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(lanes, order));
@@ -106,6 +116,7 @@ vector! {
         let less = _mm_cmpgt_epi32(_mm_xor_si128(b, sign), _mm_xor_si128(a, sign));
         _mm_movemask_ps(_mm_castsi128_ps(less)) as u32
     };
+    shuffle: |a, b| (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
     compress: |lanes, mask, to| {
         let order = _mm_loadu_si128(PACK[mask as usize & 0xf].as_ptr().cast());
         let packed = _mm_permutevar_ps(_mm_castsi128_ps(lanes), order);

@@ -40,6 +40,11 @@ vector! {
         |labels, to| _mm512_storeu_si512(to.cast(), labels);
     ne: |a, b| u32::from(_mm512_cmpneq_epi32_mask(a, b));
     lt: |a, b| u32::from(_mm512_cmplt_epu32_mask(a, b));
+    shuffle: |a, b| {
+        let lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        let upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
+        (_mm512_permutex2var_epi32(a, lower, b), _mm512_permutex2var_epi32(a, upper, b))
+    };
     compress: |lanes, mask, to| _mm512_storeu_si512(
         to.cast(),
         _mm512_maskz_compress_epi32(mask as __mmask16, lanes),
@@ -58,6 +63,7 @@ vector! {
         |labels, to| _mm256_storeu_si256(to.cast(), labels);
     ne: |a, b| u32::from(_mm256_cmpneq_epi32_mask(a, b));
     lt: |a, b| u32::from(_mm256_cmplt_epu32_mask(a, b));
+    shuffle: |a, b| super::avx2::shuffle!(a, b);
     compress: |lanes, mask, to| _mm256_storeu_si256(
         to.cast(),
         _mm256_maskz_compress_epi32(mask as __mmask8, lanes),

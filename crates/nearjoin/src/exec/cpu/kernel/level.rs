@@ -310,8 +310,9 @@ macro_rules! level {
                 unsafe { generic::gather_labels(from, pieces, to) }
             }
             $(#[$features])?
-            unsafe fn sort_u32(columns: &mut [[u32; sort::LANES]]) {
-                sort::sort_lanes(columns);
+            unsafe fn sort_rows(rows: &mut [Vec<u32>], columns: &mut Vec<[u32; sort::LANES]>) {
+                // SAFETY: as above.
+                unsafe { sort::sort_rows::<$f32>(rows, columns) }
             }
             $(#[$features])?
             unsafe fn sort_u64(columns: &mut [[u64; sort::LANES]]) {
@@ -415,7 +416,7 @@ macro_rules! level {
                     Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, sift_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
                 let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
-                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_u32, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f64(
@@ -441,7 +442,7 @@ macro_rules! level {
                 };
                 let (filter, gather_f32) = (Some(filter), gather::<f32>);
                 let (gather, distances) = (gather::<f64>, distances::<f64>);
-                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_u32, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
             }
         }
         pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64};

@@ -237,7 +237,7 @@ pub(crate) struct Kernels<T> {
     gather: GatherFn<T>,
     gather_f32: GatherFn<f32>,
     labels: LabelsFn,
-    sort_u32: unsafe fn(&mut [[u32; SORTED_AT_ONCE]]),
+    sort_rows: unsafe fn(&mut [Vec<u32>], &mut Vec<[u32; SORTED_AT_ONCE]>),
     sort_u64: unsafe fn(&mut [[u64; SORTED_AT_ONCE]]),
     distances: DistancesFn<T>,
 }
@@ -291,10 +291,15 @@ impl<T: Scalar> Kernels<T> {
         unsafe { (self.labels)(from, pieces, to) }
     }
 
-    /// Puts the numbers of every lane in ascending order.
-    pub(crate) fn sort_u32(&self, columns: &mut [[u32; SORTED_AT_ONCE]]) {
+    /// Puts up to 16 rows in ascending order. `columns` is room to do it in.
+    pub(crate) fn sort_rows(
+        &self,
+        rows: &mut [Vec<u32>],
+        columns: &mut Vec<[u32; SORTED_AT_ONCE]>,
+    ) {
+        assert!(rows.len() <= SORTED_AT_ONCE);
         // SAFETY: the level is available.
-        unsafe { (self.sort_u32)(columns) }
+        unsafe { (self.sort_rows)(rows, columns) }
     }
 
     /// Puts the numbers of every lane in ascending order.

@@ -104,6 +104,13 @@ impl<T: Scalar, const FUSED: bool> Vector for Array<T, FUSED> {
         lanes(|i| a[i] < b[i])
     }
     #[inline(always)]
+    unsafe fn shuffle_labels(a: Self::Labels, b: Self::Labels) -> (Self::Labels, Self::Labels) {
+        let from = |first: usize| {
+            core::array::from_fn(|i| if i % 2 == 0 { a[first + i / 2] } else { b[first + i / 2] })
+        };
+        (from(0), from(LANES / 2))
+    }
+    #[inline(always)]
     unsafe fn splat_label(label: u32) -> Self::Labels {
         [label; LANES]
     }

@@ -55,6 +55,8 @@ pub(super) trait Vector: Copy {
     unsafe fn labels_ne(a: Self::Labels, b: Self::Labels) -> u32;
     unsafe fn labels_lt(a: Self::Labels, b: Self::Labels) -> u32;
     unsafe fn select_labels(mask: u32, yes: Self::Labels, no: Self::Labels) -> Self::Labels;
+    /// A label of `a` and one of `b` in turn: those of the lower lanes, and of the upper.
+    unsafe fn shuffle_labels(a: Self::Labels, b: Self::Labels) -> (Self::Labels, Self::Labels);
     /// Writes the labels of the lanes in `mask`, packed, to `to`. May write up to
     /// `LANES` elements, whatever the mask.
     unsafe fn compress(labels: Self::Labels, mask: u32, to: *mut u32);
@@ -79,6 +81,7 @@ macro_rules! vector {
             |$stored:ident, $label_to:ident| $store_labels:expr;
         ne: |$ne_a:ident, $ne_b:ident| $ne:expr;
         lt: |$lt_a:ident, $lt_b:ident| $labels_lt:expr;
+        shuffle: |$shuffle_a:ident, $shuffle_b:ident| $shuffle:expr;
         compress: |$names:ident, $mask:ident, $to:ident| $compress:expr, $compress_lanes:expr;
     ) => {
         #[derive(Clone, Copy)]
@@ -183,6 +186,14 @@ macro_rules! vector {
             unsafe fn labels_lt($lt_a: $labels, $lt_b: $labels) -> u32 {
                 // SAFETY: as above.
                 unsafe { $labels_lt }
+            }
+            #[inline(always)]
+            unsafe fn shuffle_labels(
+                $shuffle_a: $labels,
+                $shuffle_b: $labels,
+            ) -> ($labels, $labels) {
+                // SAFETY: as above.
+                unsafe { $shuffle }
             }
             #[inline(always)]
             unsafe fn add_popcount(sum: u32, mask: u32) -> u32 {
