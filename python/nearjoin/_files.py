@@ -102,7 +102,7 @@ def info() -> dict[str, Any]:
 def release_memory() -> int:
     """Gives memory that was kept for later calls back to the system, and tells how many bytes it was.
 
-    Calls keep up to 256 MiB of what they no longer use, and of arrays that are gone: to get fresh
+    Calls keep up to 1 GiB of what they no longer use, and of arrays that are gone: to get fresh
     memory takes longer than a small join.
 
     Examples

@@ -168,7 +168,7 @@ fn bytes_of<T>(len: usize) -> Result<usize> {
 /// Gives memory that was kept for later joins back to the system, and tells how many bytes that
 /// were.
 ///
-/// What joins no longer use is kept within the process, at most 256 MiB and a sixteenth of what the
+/// What joins no longer use is kept within the process, at most 1 GiB and a sixteenth of what the
 /// process may have, so that the next join need not ask for fresh pages, which take longer to touch
 /// than a small join. It is given back by itself where the system refuses memory, and where it is more
 /// than a quarter of what else is available.

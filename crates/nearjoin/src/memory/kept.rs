@@ -9,7 +9,7 @@ use std::sync::{Mutex, TryLockError};
 use super::SystemMemory;
 
 /// The most bytes that are kept.
-const MOST: u64 = 256 << 20;
+const MOST: u64 = 1 << 30;
 /// Of what the process may have, the share that may be kept.
 const SHARE: u64 = 16;
 /// Pieces that were taken since, after which one that nobody took makes room for others: several
