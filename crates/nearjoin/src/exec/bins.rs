@@ -45,6 +45,10 @@ const TELL: u64 = 1 << 16;
 /// which two threads would both clear if they came to it together.
 const TOGETHER: usize = 5;
 
+/// Bytes that a neighbour takes, where pairs are found once: each pair, in the bin of one of its points
+/// an id, and in that of the other an id with that point.
+pub(crate) const NEIGHBOR_BYTES: u64 = 6;
+
 /// How queries are divided.
 #[derive(Clone, Copy, Debug)]
 struct Shape {

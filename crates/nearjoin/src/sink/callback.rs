@@ -6,7 +6,7 @@ use super::fill::MARGIN;
 use super::{Execution, Receive, Refusal, setters};
 use crate::error::{Error, Result};
 use crate::exec::flat::Flat;
-use crate::exec::{Lists, Request, Rows, pool};
+use crate::exec::{Lists, Request, Rows, bins, pool};
 use crate::scalar::Scalar;
 
 /// Pairs in a block, at about which it is handed over.
@@ -166,8 +166,7 @@ impl<F> Callback<F> {
 /// take more, since a list that is too long is thrown away.
 fn room_for_list<T>(execution: &Execution<'_, T>) -> u64 {
     let room = execution.spare.min(execution.budget.limit / 4);
-    // A pair is in the bins of both its points, in one of them with that point.
-    let expected = MARGIN * 6.0 * execution.expected_pairs;
+    let expected = MARGIN * bins::NEIGHBOR_BYTES as f64 * execution.expected_pairs;
     if expected <= room as f64 { room } else { 0 }
 }
 

@@ -38,9 +38,10 @@ impl<'a, T: Scalar> Kept<'a, T> {
         offsets: &mut [u64],
         fresh: bool,
     ) -> Result<Self> {
-        // A pair takes six bytes in the bins of each of its points, and then stands in the result too.
+        // What is in bins stands in the result too, before it goes.
         let left = execution.budget.limit.saturating_sub(execution.budget.index);
-        let room = execution.spare.min((left / (6 + pair_bytes::<T>(request))).saturating_mul(6));
+        let neighbors = left / (bins::NEIGHBOR_BYTES + pair_bytes::<T>(request));
+        let room = execution.spare.min(neighbors.saturating_mul(bins::NEIGHBOR_BYTES));
         let listing = Request { room, expected_pairs: execution.expected_pairs, ..request };
         if let Some(rows) = execution.executor.lay_out(listing, offsets) {
             return Ok(Kept::LaidOut(rows?));
