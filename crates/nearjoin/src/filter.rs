@@ -1,5 +1,8 @@
 //! Deciding pairs in fewer bits: bounds between which the points' own arithmetic must decide.
 
+#[allow(dead_code)]
+pub(crate) mod product;
+
 use crate::metric::Metric;
 
 /// At most `sure`: a match; above `maybe`: none; between: open.

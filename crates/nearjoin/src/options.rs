@@ -62,6 +62,10 @@ pub enum Strategy {
     Ego,
     /// A balanced tree of boxes, for KNN-joins.
     Tree,
+    /// A matrix product of all points with all points, whose error is bounded, and what it leaves
+    /// open decided one by one: for many dimensions. It has L2; for other metrics, and for ε = 0,
+    /// it is as `Brute`.
+    Product,
     /// HybridKNN-Join, for KNN-joins with a GPU: it looks for all points within an ε at which k
     /// neighbours are expected, and again within a larger one for queries that have fewer; the CPU
     /// has those in sparse places, with its tree. [`RangesOptions`] say how. It is never chosen by
@@ -71,11 +75,23 @@ pub enum Strategy {
 
 impl Strategy {
     /// The strategies of ε-joins.
-    pub const EPSILON: &'static [Strategy] =
-        &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
+    pub const EPSILON: &'static [Strategy] = &[
+        Strategy::Auto,
+        Strategy::Brute,
+        Strategy::Directory,
+        Strategy::Grid,
+        Strategy::Ego,
+        Strategy::Product,
+    ];
     /// The strategies of KNN-joins.
-    pub const KNN: &'static [Strategy] =
-        &[Strategy::Auto, Strategy::Brute, Strategy::Grid, Strategy::Tree, Strategy::Ranges];
+    pub const KNN: &'static [Strategy] = &[
+        Strategy::Auto,
+        Strategy::Brute,
+        Strategy::Grid,
+        Strategy::Tree,
+        Strategy::Product,
+        Strategy::Ranges,
+    ];
     /// Of those of ε-joins, the ones that a GPU has.
     pub const EPSILON_GPU: &'static [Strategy] =
         &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
@@ -165,9 +181,9 @@ macro_rules! names {
 
 pub(crate) use names;
 
-names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree, ranges",
+names!(Strategy, "strategy", "auto, brute, directory, grid, ego, tree, product, ranges",
     "auto" => Auto, "brute" => Brute, "directory" => Directory, "grid" => Grid, "ego" => Ego,
-    "tree" => Tree, "ranges" => Ranges);
+    "tree" => Tree, "product" => Product, "ranges" => Ranges);
 names!(DuplicateRemoval, "duplicate removal", "none, linear-coord, unicomp, lid-unicomp",
     "none" => None, "linear-coord" => LinearCoord, "unicomp" => Unicomp,
     "lid-unicomp" => LidUnicomp);

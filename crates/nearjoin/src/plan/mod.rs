@@ -176,9 +176,11 @@ pub(crate) fn on_cpu_for(
         };
         alternatives.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     }
-    // The CPU's part of a join by ranges is its tree.
+    // The CPU's part of a join by ranges is its tree; what no product can tell, brute force does.
+    let has_product = alternatives.iter().any(|a| a.strategy == Strategy::Product);
     let wanted = match asked.options.strategy {
         Strategy::Ranges => Strategy::Tree,
+        Strategy::Product if !has_product => Strategy::Brute,
         wanted => wanted,
     };
     let (chosen, named) = choose(&alternatives, wanted);

@@ -1,0 +1,234 @@
+//! Deciding pairs by a matrix product: what `h·h'` must be for a pair to be near, or surely near.
+//!
+//! Squared distances are `‖h‖² + ‖h'‖² − 2·h·h'`, and products of many points are what processors do
+//! fastest. The points are rounded to fewer bits for it, and the sum errs, so a product only filters:
+//! a pair is far, sure, or open, and open ones are decided in the points' own arithmetic.
+//!
+//! 1. `h` is a point in a [`Frame`], `s·(x − c)` with a power of two `s`, rounded; its norm `n = ‖h‖²` and
+//!    the length `ρ` of what rounding took are known ([`Rounded`]).
+//! 2. The sum that decides is within a factor `1 ± g` of the true `D`, and an absolute error `a`
+//!    ([`Deciding`]): a match has `D ≤ t⁺ = (bound + a)/(1 − g)`, and `D ≤ t⁻ = (bound − a)/(1 + g)` is one.
+//! 3. With `τ = s·√t`, `τ' = √D_h`, where `D_h = ‖h − h'‖²`, is at most `ρ + ρ'` away from `s·√D`.
+//! 4. The product, less what it is compared with, errs by at most `e` of all that was added up, and by `q`
+//!    for what underflows ([`Summing`]): `e·((n + n')/2 + |A| + |A'|) + q`.
+//!
+//! So a match has `h·h' ≥ A + A'`, where `A = ½(n − τ²/2 − 2τρ − 2ρ²)` less its half of the error; and
+//! `h·h' ≥ B + B'` is a match, where `B = ½(n − τ²/2 + 2τρ)` and its half of the error, with the `τ` of t⁻:
+//! then `D_h ≤ τ² − 2τ(ρ + ρ')`, so that `√D_h ≤ τ − ρ − ρ'`. Both are of one point alone.
+
+use crate::scalar::Scalar;
+use crate::scale::exponent;
+
+/// Distances in a frame are compared as if they were no more than this: no two points in it are as far
+/// from each other, and its square is in the range of `f32`.
+const FARTHEST: f64 = (1u64 << 40) as f64;
+/// The rounding of `f64` in whatever is said here of up to 4096 dimensions, many times.
+const TINY: f64 = 1e-11;
+
+/// Where points are before they are rounded: `s·x − s·c`, about 1 in size.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// A power of two.
+    pub(crate) scale: f64,
+    /// The centre, multiplied by it.
+    pub(crate) centre: Vec<f64>,
+}
+
+impl Frame {
+    /// Coordinates of points with these extents are at most 2 to the power `size` in it, or 8 times that
+    /// where they are beyond 2¹⁰²⁰. The centre is somewhere among them: the nearer to most points, the
+    /// smaller are their norms.
+    pub(crate) fn new(extents: &[(f64, f64)], centre: &[f64], size: i32) -> Self {
+        // Halved first: an extent may be beyond the largest number.
+        let radius = |((lo, hi), c): (&(f64, f64), &f64)| {
+            (hi / 2.0 - c / 2.0).abs().max((c / 2.0 - lo / 2.0).abs())
+        };
+        let widest = extents.iter().zip(centre).map(radius).fold(0.0, f64::max);
+        let power = if widest > 0.0 { size - 2 - exponent(widest) } else { 0 };
+        let scale = 2f64.powi(power.clamp(-1021, 1021));
+        Frame { scale, centre: centre.iter().map(|c| c * scale).collect() }
+    }
+
+    /// A coordinate, rounded once.
+    #[inline(always)]
+    pub(crate) fn place<T: Scalar>(&self, j: usize, x: T) -> f64 {
+        x.to_f64() * self.scale - self.centre[j]
+    }
+}
+
+/// What is known of a point that was rounded: of its coordinates as they are added up in `f64`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rounded {
+    /// `‖h‖²`.
+    pub(crate) norm: f64,
+    /// At least `ρ`, the length of `s·(x − c) − h`.
+    pub(crate) error: f64,
+}
+
+impl Rounded {
+    /// From the sums of the squares of `h`, and of what is between it and its place in the frame.
+    ///
+    /// The place itself is off by 2⁻⁵³ of its length, which is at most `‖h‖ + ρ`, and by what underflows.
+    pub(crate) fn new(norm: f64, squared_error: f64) -> Self {
+        let error = squared_error.sqrt() * (1.0 + TINY) + norm.sqrt() * f64::EPSILON + 1e-300;
+        Rounded { norm, error }
+    }
+}
+
+/// How a sum of products errs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summing {
+    /// At most this of the sum of all magnitudes, that of what the sum begins with included.
+    pub(crate) relative: f64,
+    /// And at most this for all that underflows.
+    pub(crate) absolute: f64,
+}
+
+impl Summing {
+    /// Products that are added up in any order, `terms` of them, by steps that err by `unit` of what
+    /// they give: a product and a sum, or both at once. `smallest` is what one may lose to underflow.
+    pub(crate) fn new(terms: usize, unit: f64, smallest: f64) -> Self {
+        // A term passes through its own rounding, every sum, and two with what it is compared with.
+        let steps = (terms + 3) as f64 * unit;
+        let relative = steps / (1.0 - steps);
+        Summing { relative, absolute: 2.0 * terms as f64 * smallest }
+    }
+
+    /// The same in `f32`.
+    pub(crate) fn in_f32(terms: usize) -> Self {
+        Self::new(terms, f32::UNIT_ROUNDOFF, f32::SMALLEST)
+    }
+
+    /// The error of one point's part in a product: of terms that are `norm / 2` together, and of what
+    /// the sum is compared with, `beside` before its own error is taken off or added.
+    fn of(&self, norm: f64, beside: f64) -> f64 {
+        let relative = self.relative * (1.0 + 4.0 * self.relative) + TINY;
+        relative * (norm / 2.0 + beside) + self.absolute
+    }
+}
+
+/// How the sum that decides errs.
+#[derive(Clone, Copy, Debug)]
+struct Deciding {
+    /// Two roundings of a difference that is squared, and one for every sum.
+    relative: f64,
+    /// What squares and sums lose to underflow, in the units of the frame.
+    absolute: f64,
+    scale: f64,
+}
+
+impl Deciding {
+    fn new<T: Scalar>(dim: usize, scale: f64) -> Self {
+        let relative = 1.01 * (dim + 4) as f64 * T::UNIT_ROUNDOFF;
+        Deciding { relative, absolute: 2.0 * dim as f64 * T::SMALLEST * scale * scale, scale }
+    }
+
+    /// A sum that decided, in the units of the frame.
+    fn squared(&self, sum: impl Scalar) -> f64 {
+        let root = sum.to_f64().sqrt() * self.scale;
+        root * root
+    }
+
+    /// No pair with at most this sum is farther apart.
+    fn farthest(&self, squared: f64) -> f64 {
+        let most = (squared + self.absolute) / (1.0 - self.relative) * (1.0 + TINY);
+        most.sqrt().min(FARTHEST)
+    }
+
+    /// No pair that is no farther apart has a larger sum: below 0 where that cannot be said.
+    fn surely(&self, squared: f64) -> f64 {
+        let least = (squared - self.absolute) / (1.0 + self.relative) * (1.0 - TINY);
+        if least > 0.0 { least.sqrt().min(FARTHEST) } else { -1.0 }
+    }
+}
+
+/// Which products say that a pair is within ε.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    summing: Summing,
+    /// `τ` of t⁺ and of t⁻.
+    open: f64,
+    sure: f64,
+}
+
+impl Within {
+    /// `bound` is the largest sum that matches.
+    pub(crate) fn new<T: Scalar>(bound: T, dim: usize, frame: &Frame, summing: Summing) -> Self {
+        let deciding = Deciding::new::<T>(dim, frame.scale);
+        let squared = deciding.squared(bound);
+        Within { summing, open: deciding.farthest(squared), sure: deciding.surely(squared) }
+    }
+
+    /// `A`: a pair whose product is below that of both its points does not match.
+    pub(crate) fn open(&self, point: Rounded) -> f32 {
+        let Rounded { norm, error } = point;
+        let reach = self.open * self.open / 4.0 + error * (self.open + error);
+        let least = norm / 2.0 - reach - self.summing.of(norm, norm / 2.0 + reach);
+        (least as f32).next_down()
+    }
+
+    /// `B`: a pair whose product is no less than that of both its points matches.
+    pub(crate) fn sure(&self, point: Rounded) -> f32 {
+        let Rounded { norm, error } = point;
+        if self.sure < 0.0 {
+            return f32::INFINITY;
+        }
+        let (reach, lost) = (self.sure * self.sure / 4.0, self.sure * error);
+        let least = norm / 2.0 - reach + lost + self.summing.of(norm, norm / 2.0 + reach + lost);
+        (least as f32).next_up()
+    }
+}
+
+/// Which products say that a candidate may be among the nearest of a query.
+///
+/// A candidate's score is its product with the query less half of its norm: the larger, the nearer. No
+/// candidate is rounded by more than `error`, so that its own part hangs on its norm alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nearest {
+    summing: Summing,
+    deciding: Deciding,
+    /// The largest `ρ` of any candidate.
+    error: f64,
+}
+
+impl Nearest {
+    pub(crate) fn new<T: Scalar>(dim: usize, frame: &Frame, summing: Summing, error: f64) -> Self {
+        Nearest { summing, deciding: Deciding::new::<T>(dim, frame.scale), error }
+    }
+
+    /// What a candidate's products are compared with, beside [`limit`](Self::limit).
+    pub(crate) fn half_norm(&self, norm: f64) -> f32 {
+        ((norm / 2.0 - self.summing.of(norm, norm / 2.0)) as f32).next_down()
+    }
+
+    /// How far in the frame a candidate may be whose sum is at most this.
+    pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
+        self.deciding.farthest(self.deciding.squared(sum))
+    }
+
+    /// No candidate with a lower score is within `reach` of the query.
+    pub(crate) fn limit(&self, query: Rounded, reach: f64) -> f32 {
+        let far = reach + query.error + self.error;
+        let beside = query.norm / 2.0 + far * far / 2.0;
+        let least = query.norm / 2.0 - far * far / 2.0 - self.summing.of(query.norm, beside);
+        (least as f32).next_down()
+    }
+
+    /// How far in the frame a candidate may be whose sum is at most that of a candidate with this
+    /// score.
+    ///
+    /// With the errors of the product, of half the norm and of the score, `D_h ≤ n − 2·score` and 6 times
+    /// the error of both norms; that of the candidate is at most `2n + 2·D_h`.
+    pub(crate) fn reach_of(&self, query: Rounded, score: f32) -> f64 {
+        let score = f64::from(score);
+        let error = 6.0 * (self.summing.relative * (1.0 + 4.0 * self.summing.relative) + TINY);
+        let beside = error * (3.0 * query.norm + 2.0 * score.abs()) + 6.0 * self.summing.absolute;
+        let squared = ((query.norm - 2.0 * score + beside) / (1.0 - 2.0 * error)).max(0.0);
+        let far = squared.sqrt() + query.error + self.error;
+        let sum = far * far * (1.0 + self.deciding.relative) + self.deciding.absolute;
+        self.deciding.farthest(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests;
