@@ -1,6 +1,5 @@
 //! Deciding pairs in fewer bits: bounds between which the points' own arithmetic must decide.
 
-#[allow(dead_code)]
 pub(crate) mod product;
 
 use crate::metric::Metric;

@@ -33,6 +33,8 @@ pub(crate) enum Columns<T> {
     /// Relative to `origin`, as `f32`: half the memory and twice the lanes. Whatever is
     /// too close to call is looked up in the input.
     Narrow { coords: Buffer<f32>, origin: Vec<f64>, error: f64 },
+    /// None: whoever looks at them has them in a form of their own.
+    Absent,
 }
 
 /// How a layout is made.
@@ -56,6 +58,12 @@ impl<'a, T: Scalar> Layout<'a, T> {
     /// Puts `points` in the order of `ids`, which are padded by [`SLACK`].
     pub(crate) fn new(points: Points<'a, T>, ids: Buffer<u32>, making: Making<'_>) -> Result<Self> {
         Self::ordered(points, Order::Ids(ids), making).map(|(layout, _)| layout)
+    }
+
+    /// Leaves `points` in the order that they have, without columns.
+    pub(crate) fn bare(points: Points<'a, T>) -> Result<Self> {
+        let ids = super::order::identity(points.len())?;
+        Ok(Layout { points, stride: 0, columns: Columns::Absent, ids, boxes: None })
     }
 
     /// Puts `points` in the order of their cells. Returns where each cell begins, and the end.
@@ -138,6 +146,7 @@ impl<'a, T: Scalar> Layout<'a, T> {
         match &self.columns {
             Columns::Own(coords) => coords[at].to_f64(),
             Columns::Narrow { coords, origin, .. } => origin[j] + f64::from(coords[at]),
+            Columns::Absent => self.points.row(self.ids[position as usize] as usize)[j].to_f64(),
         }
     }
 
@@ -153,6 +162,7 @@ impl<'a, T: Scalar> Layout<'a, T> {
                 let hi = origin[j] + f64::from(hi) + error;
                 (T::from_f64(lo), T::from_f64(hi))
             }
+            Columns::Absent => unreachable!("nobody asks for extents of points without columns"),
         }
     }
 
@@ -170,6 +180,7 @@ impl<'a, T: Scalar> Layout<'a, T> {
         let columns = match &self.columns {
             Columns::Own(coords) => size_of_val(&coords[..]),
             Columns::Narrow { coords, .. } => size_of_val(&coords[..]),
+            Columns::Absent => 0,
         };
         columns + size_of_val(&self.ids[..]) + self.boxes.as_ref().map_or(0, Boxes::bytes)
     }

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::boxes::{BoxOf, Boxes, FAN};
 use super::layout::extent;
+use super::order;
 use crate::error::Result;
 use crate::exec::cpu::kernel::NodeJob;
 use crate::memory::Buffer;
@@ -45,6 +46,15 @@ impl<T: Scalar> Leaves<T> {
             }
         });
         Self::of(points, coords, ids)
+    }
+
+    /// Points in the order that they have, for whoever has their coordinates in a form of their own:
+    /// there are no leaves and no boxes.
+    pub(crate) fn bare(points: Points<'_, T>) -> Result<Self> {
+        let (len, dim) = (points.len(), points.dimension());
+        let (coords, ids) = (Buffer::zeroed(0)?, order::identity(len)?);
+        let boxes = Boxes::new(0, dim, |_, _| (T::ZERO, T::ZERO))?;
+        Ok(Leaves { len, dim, coords, ids, boxes, least: Vec::new() })
     }
 
     /// The same with the coordinates of all leaves, in that order.

@@ -10,15 +10,19 @@ pub(crate) mod grid;
 pub(crate) mod layout;
 pub(crate) mod leaves;
 pub(crate) mod order;
+pub(crate) mod panels;
 pub(crate) mod rings;
 pub(crate) mod tree;
 
 pub(crate) use boxes::{BoxOf, Boxes, Prune};
 pub(crate) use layout::Layout;
 pub(crate) use leaves::Leaves;
+pub(crate) use panels::Panels;
 pub(crate) use rings::Rings;
 
 use core::ops::Range;
+
+use crate::filter::product::Within;
 
 /// Positions in the order of a [`Layout`].
 pub(crate) type Run = Range<u32>;
@@ -60,6 +64,8 @@ pub(crate) enum Index<T> {
     Directory(directory::Directory<T>),
     Grid(grid::Grid),
     Ego,
+    /// Every point is a candidate, and most are told by a product.
+    Product(Panels, Within),
 }
 
 impl<T: crate::scalar::Scalar> Index<T> {
@@ -68,6 +74,7 @@ impl<T: crate::scalar::Scalar> Index<T> {
             Index::Brute | Index::Ego => 0,
             Index::Directory(directory) => directory.bytes(),
             Index::Grid(grid) => grid.bytes(),
+            Index::Product(panels, _) => panels.bytes(),
         }
     }
 }

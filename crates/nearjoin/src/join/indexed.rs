@@ -313,6 +313,7 @@ pub(super) fn on_host<'a, T: Scalar>(
             include_self: options.include_self,
             removal: within.removal,
             detail: &decision.chosen.detail,
+            extents: &decision.extents,
             how,
             shared,
             monitor: options.monitor.as_ref(),

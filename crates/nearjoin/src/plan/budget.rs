@@ -44,6 +44,9 @@ impl Budget {
 /// Bytes that the index of an ε-join takes while it is built, at the most.
 pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu, threads: usize) -> u64 {
     let side = |points| Side::new(points, summary, detail, how, threads);
+    if let Detail::Product = detail {
+        return panels_bytes(summary);
+    }
     let right = side(summary.right);
     match summary.is_self {
         true => right.peak,
@@ -53,6 +56,14 @@ pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu, threa
             left.peak.max(left.built + right.peak)
         }
     }
+}
+
+/// Bytes of the right points in panels, with two numbers beside each, and of the rows of both sides.
+pub(super) fn panels_bytes(summary: &Summary) -> u64 {
+    let (right, dim) = (summary.right as u64, summary.dim as u64);
+    let left = if summary.is_self { 0 } else { summary.left as u64 };
+    let padding = (1 << 12) + 64 * 4 * (dim + 4);
+    4 * (right * (dim + 2) + right + left) + padding
 }
 
 /// Bytes that one set of points takes in the index: while they are put in order, and after that.

@@ -11,6 +11,8 @@ const CROWDED: f64 = 64.0;
 const ENOUGH: usize = 1024;
 /// Queries of a unit of the KNN-join.
 const KNN_UNIT: usize = 256;
+/// Pairs of a unit whose rows are kept until it is done.
+const UNIT_PAIRS: f64 = (1 << 22) as f64;
 /// Distance tests for each pair of the answer from which on a pair of one set is better tested once
 /// and written to the rows of both its points: as many tests as that takes.
 const LISTED: f64 = 64.0;
@@ -53,6 +55,9 @@ impl OnCpu {
         };
         let boxes = worth_boxing(chosen.strategy, neighbors, summary.right);
         let unit = match question {
+            Question::Within(_) if chosen.strategy == Strategy::Product => {
+                product_unit(summary.left, neighbors, threads)
+            }
             Question::Within(_) => unit(summary.left),
             Question::Nearest(_) => knn_unit(summary.left, threads),
         };
@@ -69,6 +74,7 @@ pub(super) fn worth_boxing(strategy: Strategy, neighbors: f64, points: usize) ->
     match strategy {
         Strategy::Ego | Strategy::Tree => true,
         Strategy::Grid => neighbors > CROWDED,
+        Strategy::Product => false,
         _ => points >= ENOUGH,
     }
 }
@@ -89,6 +95,12 @@ pub(crate) fn knn_unit(queries: usize, threads: usize) -> usize {
     KNN_UNIT.min(queries.div_ceil(UNITS * threads).next_multiple_of(16).max(16))
 }
 
+/// The same for products within ε, which keep the rows of a whole unit: fewer where those are long.
+fn product_unit(queries: usize, neighbors: f64, threads: usize) -> usize {
+    let most = (UNIT_PAIRS / neighbors.max(1.0)) as usize;
+    knn_unit(queries, threads).min(most.next_multiple_of(16)).max(16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +111,8 @@ mod tests {
         assert_eq!(knn_unit(2_000_000, 16), 256);
         assert_eq!(knn_unit(1000, 16), 16);
         assert_eq!(knn_unit(0, 1), 16);
+        assert_eq!(product_unit(2_000_000, 10.0, 16), 256);
+        assert_eq!(product_unit(2_000_000, 1e6, 16), 16);
     }
 
     #[test]

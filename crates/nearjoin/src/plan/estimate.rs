@@ -15,6 +15,12 @@ use crate::summary::Summary;
 /// One distance test, and what each dimension adds.
 const TEST: f64 = 0.08;
 const TEST_PER_DIM: f64 = 0.03;
+/// One product, and what each dimension adds; rounding a query for it, per dimension. Fewer
+/// dimensions than these are never worth it.
+pub(crate) const PRODUCT: f64 = 0.08;
+pub(crate) const PRODUCT_PER_DIM: f64 = 0.012;
+pub(crate) const ROUND_PER_DIM: f64 = 3.0;
+pub(crate) const PRODUCT_DIMS: usize = 16;
 /// Gathering one candidate into a tile, per dimension.
 const GATHER_PER_DIM: f64 = 0.12;
 /// Looking up one row of cells.
@@ -30,8 +36,9 @@ pub(crate) const ROW: f64 = 50.0;
 pub(crate) const PAIR: f64 = 2.0;
 /// Dimensions up to which the recursive join was measured.
 const FITTED: usize = 8;
-/// Queries in a full block.
+/// Queries in a full block, and in a group of those whose products are made at once.
 const QUERIES: f64 = 16.0;
+const GROUPED: f64 = 8.0;
 
 /// Volume of the unit ball of a metric.
 pub(super) fn ball(metric: Metric, dim: f64) -> f64 {
@@ -123,6 +130,20 @@ pub(crate) fn brute(summary: &Summary) -> Cost {
         tests,
         per_query: tested(summary.dim, tests, block) + BLOCK / block,
         index: index_cost::epsilon(summary, Strategy::Brute, 0),
+    }
+}
+
+/// The same by products, which are made for whole groups of queries.
+pub(crate) fn product(summary: &Summary) -> Cost {
+    let (tests, dim) = (summary.right as f64, summary.dim as f64);
+    let left = summary.left.max(1) as f64;
+    let padded = (left / GROUPED).ceil() * GROUPED / left;
+    Cost {
+        tests,
+        per_query: padded * tests * (PRODUCT + PRODUCT_PER_DIM * dim)
+            + ROUND_PER_DIM * dim
+            + BLOCK / block(summary),
+        index: index_cost::epsilon(summary, Strategy::Product, 0),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::summary::Summary;
 
 /// A point and what each dimension adds, where nothing is sorted, ...
 const COPY: (f64, f64) = (1.0, 4.2);
+/// ... rounded for products, ...
+const PANELS: (f64, f64) = (10.0, 3.0);
 /// ... sorted into cells, ...
 const CELLS: (f64, f64) = (20.0, 6.0);
 /// ... sorted by ε-cells, ...
@@ -33,6 +35,7 @@ pub(super) fn epsilon(summary: &Summary, strategy: Strategy, levels: usize) -> f
             Strategy::Directory => per_point(COPY, summary) + LEVEL * levels as f64,
             Strategy::Grid => per_point(CELLS, summary),
             Strategy::Ego => per_point(EGO, summary),
+            Strategy::Product => per_point(PANELS, summary),
             _ => per_point(COPY, summary),
         },
     )
@@ -47,6 +50,7 @@ pub(super) fn nearest(summary: &Summary, strategy: Strategy) -> f64 {
         match strategy {
             Strategy::Brute => per_point(LEAVES, summary),
             Strategy::Grid => per_point(RINGS, summary),
+            Strategy::Product => per_point(PANELS, summary),
             _ => per_point(TREE, summary) + split * halvings,
         },
     )

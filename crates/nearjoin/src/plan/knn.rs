@@ -1,9 +1,11 @@
 //! The strategies of the KNN-join, and what they cost.
 
+use super::budget::panels_bytes;
 use super::choose::{Alternative, Detail, sort};
-use super::estimate::{Cost, Sharing, ball};
+use super::estimate::{self, Cost, PRODUCT_DIMS, Sharing, ball};
 use super::index_cost;
 use crate::index::{rings, tree};
+use crate::metric::Metric;
 use crate::options::Strategy;
 use crate::summary::{Pruning, Summary};
 
@@ -22,12 +24,22 @@ const BLOCK: f64 = 16.0;
 const PASS: f64 = 40.0;
 const PASS_PER_DIM: f64 = 1.5;
 const LOAD_PER_DIM: f64 = 0.3;
+/// A candidate that has a score worth looking at.
+const SCORE: f64 = 15.0;
+/// Bytes that the shortlists of a unit may take.
+const SHORTLISTS: u64 = 1 << 26;
 /// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
 const GRID: f64 = 1.3;
 
-/// Every strategy, the cheapest first, for the `k` nearest.
-pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Vec<Alternative> {
-    let (all, dim) = (summary.right as f64, summary.dim as f64);
+/// Every strategy, the cheapest first, for the `k` nearest. Products are not weighed for few dimensions,
+/// unless they are wanted by name.
+pub(super) fn alternatives(
+    summary: &Summary,
+    k: usize,
+    wanted: Strategy,
+    sharing: &Sharing,
+) -> Vec<Alternative> {
+    let (points, dim) = (summary.right as f64, summary.dim as f64);
     let per_query = QUERY + RANK * k as f64;
     let searched = |tests: f64, strategy: Strategy| {
         let per_query = tests * (TEST + TEST_PER_DIM * dim) + per_query;
@@ -36,9 +48,9 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
     let block = BLOCK.min(summary.left.max(1) as f64);
     let load = LOAD_PER_DIM * (1.0 / block - 1.0 / BLOCK);
     // The i-th candidate is among the k nearest of the first i with a chance of k in i.
-    let k_of_all = (k as f64).min(all.max(1.0));
-    let passed = k_of_all * (1.0 + (all.max(1.0) / k_of_all).ln());
-    let sifted = all * (SIFT + (SIFT_PER_DIM + load) * dim);
+    let k_of_all = (k as f64).min(points.max(1.0));
+    let passed = k_of_all * (1.0 + (points.max(1.0) / k_of_all).ln());
+    let sifted = points * (SIFT + (SIFT_PER_DIM + load) * dim);
     let tests = tree_tests(summary, k);
     let leaves = summary.right.div_ceil(16);
     // A grid is ordered faster than a tree and searched more slowly, if the points are spread
@@ -63,13 +75,22 @@ pub(super) fn alternatives(summary: &Summary, k: usize, sharing: &Sharing) -> Ve
         Alternative {
             strategy: Strategy::Brute,
             cost: Cost {
-                tests: all,
+                tests: points,
                 per_query: sifted + passed * (PASS + PASS_PER_DIM * dim) + QUERY,
                 index: index_cost::nearest(summary, Strategy::Brute),
             },
             detail: Detail::Brute,
         },
     ];
+    if summary.metric == Metric::L2 && (wanted == Strategy::Product || summary.dim >= PRODUCT_DIMS)
+    {
+        let each = estimate::product(summary);
+        let listed = passed * SCORE + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
+        let per_query = each.per_query + listed + QUERY;
+        let index = index_cost::nearest(summary, Strategy::Product);
+        let cost = Cost { per_query, index, ..each };
+        all.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
+    }
     sort(&mut all, sharing);
     all
 }
@@ -116,6 +137,17 @@ fn grid_tests(summary: &Summary, k: usize) -> f64 {
     (GRID * all * (cell + 2.0 * radius).powf(axes)).min(all)
 }
 
+/// Queries of a unit by products, whose shortlists are kept at the same time.
+pub(crate) fn scores_unit(k: usize) -> usize {
+    let fit = SHORTLISTS / (16 * shortlist_bytes(k as u64));
+    16 * fit.clamp(1, 16) as usize
+}
+
+/// Bytes of a shortlist, at the most: a score and a row for some times k, and for what some panels have.
+fn shortlist_bytes(k: u64) -> u64 {
+    8 * (5 * k + 1024)
+}
+
 /// Bytes that a search takes beside the index: for every thread, the best of its queries. Twice k,
 /// 16 queries at a time, a distance and a row for each; by brute force as many again, up to 64 MiB.
 pub(super) fn search_bytes(summary: &Summary, k: usize, strategy: Strategy, threads: usize) -> u64 {
@@ -123,6 +155,11 @@ pub(super) fn search_bytes(summary: &Summary, k: usize, strategy: Strategy, thre
     let block = 2 * k.max(16) * 16 * 2 * summary.width as u64;
     let best = match strategy {
         Strategy::Brute => block + (16 * block).min(block.max(1 << 26)),
+        // Shortlists in place of the best, and what was found last.
+        Strategy::Product => {
+            let (unit, dim) = (scores_unit(k as usize) as u64, summary.dim as u64);
+            block + unit * (shortlist_bytes(k) + 4 * dim)
+        }
         _ => block,
     };
     threads as u64 * best
@@ -132,6 +169,9 @@ pub(super) fn search_bytes(summary: &Summary, k: usize, strategy: Strategy, thre
 /// they are sorted a record for each and the keys of some, or its cell and the counts of the cells; or
 /// all of them as `f32`.
 pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize) -> u64 {
+    if strategy == Strategy::Product {
+        return panels_bytes(summary);
+    }
     let Summary { dim, width, .. } = *summary;
     let points = summary.right + if summary.is_self { 0 } else { summary.left };
     let point = dim * width;
@@ -176,7 +216,7 @@ mod tests {
         let first = |tests: [f64; 2]| {
             let pruning = Some(Pruning { points: [512, 2048], tests, k: 10, even: false });
             let summary = Summary { pruning, ..summary(1_000_000, 32, 1.0) };
-            alternatives(&summary, 10, &Sharing::new(1_000_000, 256, 4))[0].strategy
+            alternatives(&summary, 10, Strategy::Auto, &Sharing::new(1_000_000, 256, 4))[0].strategy
         };
         assert_eq!(first([200.0, 220.0]), Strategy::Tree);
         assert_eq!(first([512.0, 2048.0]), Strategy::Brute);

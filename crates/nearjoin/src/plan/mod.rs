@@ -28,6 +28,7 @@ pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
 use estimate::{Cost, Sharing};
 pub(crate) use hybrid::{Role, Together, Weighed};
+pub(crate) use knn::scores_unit;
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
@@ -166,7 +167,8 @@ pub(crate) fn on_cpu_for(
         }
         Question::Nearest(nearest) => {
             let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);
-            (knn::alternatives(summary, nearest.k, &sharing), sharing)
+            let wanted = asked.options.strategy;
+            (knn::alternatives(summary, nearest.k, wanted, &sharing), sharing)
         }
     };
     if share < 1.0 {

@@ -16,6 +16,9 @@ impl<T: Scalar> CpuJoin<'_, T> {
         bound: &BoxOf<T>,
         cover: Cover,
     ) -> u64 {
+        if self.has_products() {
+            return self.count_products(worker, block);
+        }
         let Worker { scanner, candidates, work, .. } = worker;
         scanner.begin(self, block, |origin| bound.middle(origin));
         let mut within = 0;
@@ -98,6 +101,10 @@ impl<T: Scalar> CpuJoin<'_, T> {
         cover: Cover,
         request: Request,
     ) {
+        if self.has_products() {
+            self.fill_products(worker, block, request);
+            return self.complete(worker, block, request);
+        }
         let on_sheet = worker.sheet.is_made();
         worker.scanner.begin(self, block, |origin| match on_sheet {
             true => origin.clone_from(&worker.sheet.origin),

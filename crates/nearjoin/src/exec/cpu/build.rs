@@ -5,16 +5,18 @@ use std::sync::Arc;
 use super::epsilon::CpuJoin;
 use super::kernel::{Kernels, SimdLevel};
 use super::numbers::Numbers;
+use super::product::beside;
 use crate::error::Result;
 use crate::exec::part::{Part, check_positions};
 use crate::exec::pool::Pool;
+use crate::filter::product::{Summing, Within};
 use crate::index::layout::Making;
-use crate::index::{Index, Layout, directory, ego, grid, order};
+use crate::index::{Index, Layout, Panels, directory, ego, grid, order, panels};
 use crate::memory::Buffer;
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::DuplicateRemoval;
-use crate::plan::{Detail, Narrow, OnCpu, unit};
+use crate::plan::{Detail, Narrow, OnCpu, knn_unit, unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -29,6 +31,8 @@ pub(crate) struct Setup<'a, 'd, T> {
     pub(crate) include_self: bool,
     pub(crate) removal: DuplicateRemoval,
     pub(crate) detail: &'d Detail,
+    /// Those of all points of both sides.
+    pub(crate) extents: &'d [(f64, f64)],
     pub(crate) how: &'d OnCpu,
     /// Whether the join is shared with another device: no order of this one's own says then which
     /// of its points meets a pair that is wanted once.
@@ -78,13 +82,27 @@ impl Arranging {
                 Ok(Asking { layout: side.layout, cell_rows: side.rows.into() })
             }
             Detail::Ego(dims) => self.layout(points, ego::sort(points, self.reach, dims)?),
+            Detail::Product => {
+                Ok(Asking { layout: Layout::bare(points)?, cell_rows: Vec::new().into() })
+            }
             _ => self.layout(points, order::identity(points.len())?),
         }
     }
 
     /// Puts points that may be neighbours in order, and builds what finds them.
-    fn asked<'a, T: Scalar>(&self, points: Points<'a, T>) -> Result<(Index<T>, Asking<'a, T>)> {
+    fn asked<'a, T: Scalar>(
+        &self,
+        points: Points<'a, T>,
+        bound: T,
+        extents: &[(f64, f64)],
+    ) -> Result<(Index<T>, Asking<'a, T>)> {
         match &*self.detail {
+            Detail::Product => {
+                let (dim, frame) = (points.dimension(), panels::frame(points, extents));
+                let within = Within::new(bound, dim, &frame, Summing::in_f32(dim));
+                let panels = Panels::new(points, frame, |point| beside(&within, point))?;
+                Ok((Index::Product(panels, within), self.asking(points)?))
+            }
             Detail::Grid(shape) => {
                 let side = grid::Side::new(points, shape, self.making())?;
                 let (grid, layout, rows) = side.into_grid(shape.clone());
@@ -117,7 +135,8 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             boxes: how.boxes,
         };
         let asking = right.map(|_| arranging.asking(left)).transpose()?;
-        let (index, right_side) = arranging.asked(right.unwrap_or(left))?;
+        let (index, right_side) =
+            arranging.asked(right.unwrap_or(left), threshold.bound, setup.extents)?;
         let (left, cell_rows) = match asking {
             Some(asking) => (Some(Arc::new(asking.layout)), asking.cell_rows),
             None => (None, right_side.cell_rows),
@@ -167,7 +186,10 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                     left: Some(Arc::new(asking.layout)),
                     cell_rows: asking.cell_rows,
                     range: 0..rows.len() as u32,
-                    unit: unit(rows.len()),
+                    unit: match self.has_products() {
+                        true => self.unit.min(knn_unit(rows.len(), self.pool.threads())),
+                        false => unit(rows.len()),
+                    },
                     numbers: Numbers::Of(rows),
                     ..whole
                 })

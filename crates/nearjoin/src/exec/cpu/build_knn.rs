@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::kernel::{NearestKernels, SimdLevel};
 use super::knn::{CpuKnn, Finding};
 use super::numbers::Numbers;
+use super::scores::Scores;
 use super::sieve::Sieve;
 use crate::error::Result;
 use crate::exec::Part;
@@ -14,7 +15,7 @@ use crate::index::{Leaves, Rings, order, rings, tree};
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::Strategy;
-use crate::plan::knn_unit;
+use crate::plan::{knn_unit, scores_unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::summary::extents;
@@ -57,6 +58,9 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 let sieve = Sieve::new(&leaves, setup.arithmetic.metric, setup.extents)?;
                 (Finding::Sieve(sieve), leaves)
             }
+            Strategy::Product => {
+                (Finding::Scores(Scores::new(right, setup.extents)?), Leaves::bare(right)?)
+            }
             Strategy::Grid => {
                 let (rings, leaves) = Rings::new(right, &own_extents)?;
                 (Finding::Rings(rings), leaves)
@@ -71,6 +75,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             kernels: NearestKernels::new(setup.simd, setup.arithmetic.metric, left.dimension()),
             left: left_leaves.map(Arc::new),
             right: Arc::new(right_leaves),
+            given: [left, right],
             same: setup.right.is_none(),
             range: 0..left.len() as u32,
             numbers: Numbers::Rows,
@@ -81,6 +86,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             cap: setup.cap,
             unit: match finding {
                 Finding::Sieve(_) => Sieve::<T>::unit(k).min(setup.unit),
+                Finding::Scores(_) => scores_unit(k).min(setup.unit),
                 _ => setup.unit,
             },
             finding: Arc::new(finding),
@@ -113,6 +119,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 let own = usize::from(self.excludes_self());
                 Ok(CpuKnn {
                     left: Some(Arc::new(left)),
+                    given: [points, self.given[1]],
                     range: 0..rows.len() as u32,
                     numbers: Numbers::Of(rows),
                     unit: self.unit.min(knn_unit(rows.len(), self.pool.threads())),
@@ -133,6 +140,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 fn arrange<T: Scalar>(points: Points<'_, T>, strategy: Strategy) -> Result<Leaves<T>> {
     match strategy {
         Strategy::Brute => Leaves::new(points, order::identity(points.len())?),
+        Strategy::Product => Leaves::bare(points),
         Strategy::Grid => rings::leaves(points, &extents(points)),
         _ => tree::leaves(points, &extents(points)),
     }

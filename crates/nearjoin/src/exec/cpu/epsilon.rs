@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::build::Arranging;
 use super::kernel::Kernels;
 use super::numbers::Numbers;
+use super::product::Products;
 use super::scan::Scanner;
 use super::sheet::{Sheet, SheetOrder};
 use super::sort::RowSorter;
@@ -131,6 +132,8 @@ pub(super) struct Worker<'a, T> {
     pub(super) sorter: RowSorter,
     /// The candidates of the block, where they are laid out for many at once.
     pub(super) sheet: Sheet<T>,
+    /// The queries of a piece, where pairs are told by products.
+    pub(super) products: Products<T>,
     pub(super) moved: Vec<T>,
     pub(super) numbers: Vec<u32>,
 }
@@ -286,6 +289,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
                 }
                 each_block(&join, unit, recursion, worker, action)
             }
+            Index::Product(..) => self.visit_products(worker, &unit, cover, action),
             Index::Brute | Index::Directory(_) => {
                 for start in unit.clone().step_by(BLOCK as usize) {
                     let block = start..unit.end.min(start.saturating_add(BLOCK));
@@ -423,6 +427,9 @@ impl<T: Scalar> CpuJoin<'_, T> {
     ) -> impl BlockAction<T> {
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
             self.fill_block(worker, &block, bound, cover, request);
+            if worker.products.is_cut_off {
+                return ControlFlow::Break(());
+            }
             let (queries, ahead) =
                 self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
             let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);
@@ -473,6 +480,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
             distances: vec![Vec::new(); BLOCK as usize],
             sorter: RowSorter::default(),
             sheet: Sheet::new(),
+            products: Products::new(),
             moved: Vec::new(),
             numbers: Vec::new(),
         }
@@ -480,6 +488,6 @@ impl<'a, T: Scalar> Worker<'a, T> {
 
     /// The work so far, distance tests included.
     fn work(&self) -> Work {
-        Work { tests: self.scanner.tests, ..self.work }
+        Work { tests: self.scanner.tests + self.products.tests, ..self.work }
     }
 }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The searches are in `descend.rs` (tree) and `rings.rs` (grid), what is done with a leaf in
-//! `lockstep.rs`, `ranked.rs` and `descend.rs`; brute force, in `sieve.rs`, looks at all points for a whole unit.
+//! `lockstep.rs`, `ranked.rs` and `descend.rs`; brute force, in `sieve.rs`, and products, in `scores.rs`, look at
+//! all points for a whole unit.
 //! What becomes of the best is in `answer.rs`.
 //!
 //! Why no neighbour is missed: a box is passed over only if its distance from the box of the
@@ -26,9 +27,10 @@ use super::lockstep::Steps;
 use super::numbers::Numbers;
 use super::ranked::{Doubt, Seed};
 use super::rings::Seen;
+use super::scores::{self, Scorer, Scores};
 use super::select::{Best, SORTED};
 use super::sieve::{Search, Sieve, Sifter};
-use super::units::Units;
+use super::units::{Units, pieces};
 use crate::error::Result;
 use crate::exec::pool::Pool;
 use crate::exec::queue::Queue;
@@ -38,6 +40,7 @@ use crate::index::{BoxOf, Leaves, Rings, Run};
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::Strategy;
+use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Queries, and a tree, a grid, or an order without one, of the points that may be their
@@ -48,6 +51,8 @@ pub(crate) struct CpuKnn<'a, T> {
     /// None where the queries are the right points, in their order.
     pub(super) left: Option<Arc<Leaves<T>>>,
     pub(super) right: Arc<Leaves<T>>,
+    /// The points of both sides as they were given.
+    pub(super) given: [Points<'a, T>; 2],
     /// Whether both sides are of one set.
     pub(super) same: bool,
     /// The positions of the queries.
@@ -79,6 +84,8 @@ pub(super) enum Finding<T> {
     Rings(Rings<T>),
     /// All points are candidates, and go through a sieve.
     Sieve(Sieve<T>),
+    /// All points are candidates, and have scores by products.
+    Scores(Scores),
 }
 
 /// What is done with the best of each block of queries, by a thread.
@@ -104,6 +111,7 @@ pub(super) struct Worker<'a, T: Scalar> {
     pub(super) best: Best<T>,
     /// The best of a whole unit, where every point is a candidate.
     sifter: Sifter<T>,
+    scorer: Scorer<T>,
     pub(super) way: Way,
     /// The query that looks alone, where one does.
     pub(super) only: Option<usize>,
@@ -192,13 +200,25 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
     ) -> ControlFlow<()> {
         // Units that others share may be larger than those that brute force has room for.
         for piece in pieces(unit, self.unit) {
-            if let Finding::Sieve(sieve) = &*self.finding {
-                self.sift(worker, sieve, &piece)?;
+            match &*self.finding {
+                Finding::Sieve(sieve) => self.sift(worker, sieve, &piece)?,
+                Finding::Scores(scores) => {
+                    let Worker { scorer, work, reporter, .. } = worker;
+                    scorer.unit(&self.scoring(scores), &piece, |panels| {
+                        *work += panels;
+                        reporter.report(*work)
+                    })?;
+                }
+                _ => {}
             }
             for (number, block) in pieces(&piece, FAN).enumerate() {
                 match &*self.finding {
                     Finding::Sieve(_) => {
                         core::mem::swap(&mut worker.best, worker.sifter.best(number));
+                    }
+                    Finding::Scores(scores) => {
+                        let Worker { scorer, best, .. } = worker;
+                        scorer.finish(&self.scoring(scores), &piece, &block, best);
                     }
                     _ => self.block(worker, &block),
                 }
@@ -207,6 +227,13 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// A search among all points by their scores.
+    fn scoring<'b>(&'b self, scores: &'b Scores) -> scores::Search<'b, T> {
+        let [left, right] = self.given;
+        let (kernels, excluded) = (&self.kernels, self.passes_itself());
+        scores::Search { scores, kernels, left, right, cap: self.cap, excluded }
     }
 
     /// Finds the best of every query of a unit among all points.
@@ -280,7 +307,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
 
 impl<'a, T: Scalar> Worker<'a, T> {
     fn new(join: &CpuKnn<'a, T>, number: usize) -> Self {
-        let sifts = matches!(*join.finding, Finding::Sieve(_));
+        let sifts = matches!(*join.finding, Finding::Sieve(_) | Finding::Scores(_));
         let (dim, metric) = (join.right.dim(), join.arithmetic.metric);
         // Queries of another set may be far apart, and with a cap there may be fewer than k.
         let together = !sifts && join.left.is_none() && join.cap == T::INFINITY;
@@ -300,6 +327,7 @@ impl<'a, T: Scalar> Worker<'a, T> {
                 false => Best::new(join.k),
             },
             sifter: Sifter::new(join.k),
+            scorer: Scorer::new(join.k),
             way: Way::Best,
             only: None,
             doubt: Doubt::default(),
@@ -323,15 +351,6 @@ impl<'a, T: Scalar> Worker<'a, T> {
     }
 }
 
-/// A range in pieces of some length; the last one may be shorter.
-fn pieces(range: &Run, length: usize) -> impl Iterator<Item = Run> {
-    let end = range.end;
-    range
-        .clone()
-        .step_by(length)
-        .map(move |start| start..end.min(start.saturating_add(length as u32)))
-}
-
 impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
     fn len(&self) -> usize {
         self.range.len()
@@ -342,6 +361,7 @@ impl<T: Scalar> Executor<T> for CpuKnn<'_, T> {
             Finding::Tree => 0,
             Finding::Rings(rings) => rings.bytes(),
             Finding::Sieve(sieve) => sieve.bytes(),
+            Finding::Scores(scores) => scores.bytes(),
         };
         let left = self.left.as_ref().map_or(0, |left| left.bytes());
         (match self.numbers {

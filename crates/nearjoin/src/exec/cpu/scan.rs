@@ -132,6 +132,7 @@ impl<T: Scalar> Scanner<T> {
             Columns::Narrow { coords, .. } => {
                 transpose(coords, layout, block, &mut self.local_queries);
             }
+            Columns::Absent => {}
             Columns::Own(coords) => {
                 transpose(coords, layout, block, &mut self.queries);
                 if self.filter.is_some() {
@@ -227,6 +228,7 @@ impl<T: Scalar> Scanner<T> {
                 join.kernels.gather_f32(&mut job);
                 join.narrow
             }
+            Columns::Absent => None,
             Columns::Own(coords) => {
                 let (from, origin) = (T::as_f64(coords)?, &self.origin);
                 let mut job =

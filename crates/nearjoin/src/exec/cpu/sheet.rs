@@ -109,6 +109,7 @@ impl<T: Scalar> Sheet<T> {
                 };
                 Made::Local(band)
             }
+            Columns::Absent => Made::Not,
             Columns::Own(coords) => {
                 bound.middle(&mut self.origin);
                 let band = filter.zip(T::as_f64(coords)).and_then(|(filter, coords)| {

@@ -35,6 +35,15 @@ impl Units for Queue {
     }
 }
 
+/// A range in pieces of some length; the last one may be shorter.
+pub(super) fn pieces(range: &Run, length: usize) -> impl Iterator<Item = Run> {
+    let end = range.end;
+    range
+        .clone()
+        .step_by(length)
+        .map(move |start| start..end.min(start.saturating_add(length as u32)))
+}
+
 /// All queries of a part for the thread that asks, which has no help.
 pub(crate) struct Alone(Queue);
 

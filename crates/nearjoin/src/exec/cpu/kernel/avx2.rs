@@ -134,5 +134,6 @@ vector! {
 super::level! {
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt")]
     F32x8, F64x4; F32x8, F64x4;
+    tile 3 x 4;
     1 2 3 4 5 6 7 8
 }

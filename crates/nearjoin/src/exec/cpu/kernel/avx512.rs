@@ -73,5 +73,6 @@ vector! {
 super::level! {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,popcnt")]
     F32x16, F64x8; F32x16, F64x8;
+    tile 3 x 8;
     1 2 3 4 5 6 7 8
 }

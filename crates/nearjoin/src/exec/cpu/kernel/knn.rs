@@ -2,8 +2,10 @@
 //! they keep of them.
 
 use super::lockstep::{Lockstep, ROWS};
-use super::{BoxJob, FULL, PAD, SimdLevel, ranks};
+use super::product::{Found, ProductJob};
+use super::{BoxJob, DistancesFn, FULL, PAD, ProductFn, SimdLevel, ranks};
 use crate::metric::Metric;
+use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Up to 16 queries against the 16 candidates of a leaf.
@@ -162,6 +164,8 @@ pub(crate) struct NearestKernels<T> {
     /// For 8, 16, 32 and 64 keys.
     pub(super) absorb: [AbsorbFn; 4],
     pub(super) decide: DecideFn<T>,
+    pub(super) product: ProductFn,
+    pub(super) distances: DistancesFn<T>,
     pub(super) metric: Metric,
     pub(super) lanes: usize,
 }
@@ -295,6 +299,26 @@ impl<T: Scalar> NearestKernels<T> {
     ) {
         // SAFETY: the level is available.
         unsafe { (self.decide)(self.metric, coords, queries, q, positions, out) }
+    }
+
+    /// Notes which candidates are near by their products, and the products.
+    pub(crate) fn product(&self, job: &ProductJob<'_>, found: &mut Found) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.product)(job, found) }
+    }
+
+    /// The accumulated distances of `query` and the rows `ids`.
+    pub(crate) fn distances(
+        &self,
+        points: Points<'_, T>,
+        query: &[T],
+        ids: &[u32],
+        out: &mut Vec<T>,
+    ) {
+        assert_eq!(query.len(), points.dimension());
+        // SAFETY: the level is available.
+        unsafe { (self.distances)(self.metric, points.as_slice(), query, ids, out) }
     }
 
     /// Queries in a register.

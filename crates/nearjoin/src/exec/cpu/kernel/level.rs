@@ -101,19 +101,21 @@ impl FromStr for SimdLevel {
 }
 
 /// Instantiates every kernel for one instruction set: `#[target_feature]`, then the
-/// vector types of `f32` and `f64`, and the dimensions that have kernels of their own.
+/// vector types of `f32` and `f64`, the vectors and queries of a tile of products, and the
+/// dimensions that have kernels of their own.
 macro_rules! level {
     (
         $(#[$features:meta])? $f32:ty, $f64:ty; $exact_f32:ty, $exact_f64:ty;
+        tile $vectors:literal x $queries:literal;
         $($own:literal)*
     ) => {
         mod instances {
             use super::*;
-            use crate::exec::cpu::kernel::{generic, lockstep, nearest, ranks, sort};
+            use crate::exec::cpu::kernel::{generic, lockstep, nearest, product, ranks, sort};
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
-                BoxJob, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, Lockstep,
-                NearestKernels, NodeJob, Open, PAD, Piece, Ranks, SiftJob, Sifted,
+                BoxJob, Found, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, Lockstep,
+                NearestKernels, NodeJob, Open, PAD, Piece, ProductJob, Ranks, SiftJob, Sifted,
             };
             use crate::metric::Metric;
 
@@ -319,6 +321,11 @@ macro_rules! level {
                 sort::sort_lanes(columns);
             }
             $(#[$features])?
+            unsafe fn products<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Found) {
+                // SAFETY: as above.
+                unsafe { product::product::<$f32, $vectors, $queries, PRODUCTS>(job, found) }
+            }
+            $(#[$features])?
             unsafe fn distances<T: crate::scalar::Scalar>(
                 metric: Metric, data: &[T], query: &[T], ids: &[u32], out: &mut Vec<T>,
             ) {
@@ -363,6 +370,8 @@ macro_rules! level {
                         measure: measure::<$norm, { if $d > 3 { 0 } else { $d } }>,
                         absorb: [absorb::<8>, absorb::<16>, absorb::<32>, absorb::<64>],
                         decide,
+                        product: products::<true>,
+                        distances,
                         metric: $metric,
                         lanes: $lanes,
                     }
@@ -416,7 +425,7 @@ macro_rules! level {
                     Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, sift_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
                 let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
-                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, product: products::<false>, distances }
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f64(
@@ -442,7 +451,7 @@ macro_rules! level {
                 };
                 let (filter, gather_f32) = (Some(filter), gather::<f32>);
                 let (gather, distances) = (gather::<f64>, distances::<f64>);
-                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
+                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, product: products::<false>, distances }
             }
         }
         pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64};

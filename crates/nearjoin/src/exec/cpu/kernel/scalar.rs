@@ -166,11 +166,13 @@ fn lanes(holds: impl Fn(usize) -> bool) -> u32 {
 #[cfg(target_arch = "x86_64")]
 super::level! {
     Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>;
+    tile 1 x 4;
     2 3
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 super::level! {
     Array<f32, false>, Array<f64, false>; Array<f32, true>, Array<f64, true>;
+    tile 1 x 4;
     1 2 3 4 5 6 7 8
 }

@@ -59,7 +59,7 @@ impl<T: Scalar> OnHost<T> for CpuJoin<'_, T> {
                     named.coordinates.extend((0..layout.dim()).map(of));
                 }
             }
-            Columns::Narrow { .. } => {
+            Columns::Narrow { .. } | Columns::Absent => {
                 let points = layout.points();
                 let each = ids.iter().map(|&id| points.row(id as usize));
                 each.for_each(|point| named.coordinates.extend_from_slice(point));

@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 
 use super::{Load, Named, OnHost, Units};
 use crate::error::Result;
-use crate::exec::cpu::knn::CpuKnn;
+use crate::exec::cpu::knn::{CpuKnn, Finding};
 use crate::exec::{Emit, Executor, Part, Request, Work};
 use crate::index::Run;
 use crate::scalar::Scalar;
@@ -31,7 +31,13 @@ impl<T: Scalar> OnHost<T> for CpuKnn<'_, T> {
         let leaves = self.queries();
         let ids = &leaves.ids()[at.start as usize..at.end as usize];
         named.name(&self.numbers, ids, &at, leaves.dim())?;
-        at.for_each(|position| named.coordinates.extend(leaves.point(position as usize)));
+        match *self.finding {
+            Finding::Scores(_) => {
+                let points = ids.iter().map(|&id| self.given[0].row(id as usize));
+                points.for_each(|point| named.coordinates.extend_from_slice(point));
+            }
+            _ => at.for_each(|position| named.coordinates.extend(leaves.point(position as usize))),
+        }
         Ok(())
     }
 

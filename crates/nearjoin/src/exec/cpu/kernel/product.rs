@@ -1,0 +1,199 @@
+//! Products of queries and candidates, and which of them say that a pair is near.
+//!
+//! ```text
+//! for each panel of 48 candidates, which stays in the cache:
+//!     for each group of queries:
+//!         products of all of both, in registers; dimension after dimension:
+//!             a row of candidates × each query
+//!         where one is no less than what is compared with it: note it
+//! ```
+
+// Indexed loops over tiles are unrolled into registers.
+#![allow(clippy::needless_range_loop)]
+
+use super::vector::Vector;
+
+/// Candidates that stand side by side, and queries that do: a row of so many for each dimension.
+pub(crate) const PANEL: usize = 48;
+pub(crate) const GROUP: usize = 8;
+
+/// Queries against candidates, both in whole groups.
+pub(crate) struct ProductJob<'a> {
+    /// Panels of candidates, and for each candidate what its products are compared with.
+    pub(crate) panels: &'a [f32],
+    pub(crate) open: &'a [f32],
+    pub(crate) sure: &'a [f32],
+    /// Groups of queries, and the same for each query. A pair is near where the product is not less
+    /// than what both have, and sure where that holds for the second numbers too.
+    pub(crate) queries: &'a [f32],
+    pub(crate) query_open: &'a [f32],
+    pub(crate) query_sure: &'a [f32],
+    pub(crate) dim: usize,
+}
+
+impl ProductJob<'_> {
+    pub(super) fn check(&self) {
+        let (candidates, queries) = (self.open.len(), self.query_open.len());
+        assert!(candidates.is_multiple_of(PANEL) && queries.is_multiple_of(GROUP));
+        assert!(candidates * self.dim <= self.panels.len() && candidates <= self.sure.len());
+        assert!(queries * self.dim <= self.queries.len() && queries <= self.query_sure.len());
+    }
+}
+
+/// Candidates that a query is near to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near {
+    pub(crate) query: u32,
+    /// The first candidate of the vector.
+    pub(crate) base: u32,
+    /// The candidates in question, as bits from `base` on; and those of them that are sure.
+    pub(crate) open: u32,
+    pub(crate) sure: u32,
+}
+
+impl Near {
+    /// Those of some candidates, given as bits.
+    pub(crate) fn candidates(self, mut lanes: u32) -> impl Iterator<Item = (u32, usize)> {
+        core::iter::from_fn(move || {
+            let lane = lanes.trailing_zeros();
+            (lanes != 0).then(|| {
+                lanes &= lanes - 1;
+                (self.base + lane, lane as usize)
+            })
+        })
+    }
+}
+
+/// What a job found: for each query in ascending order of the candidates.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) near: Vec<Near>,
+    /// Where they are asked for, the products of all candidates of each vector.
+    pub(crate) products: Vec<[f32; super::PAD]>,
+}
+
+impl Found {
+    pub(crate) fn clear(&mut self) {
+        self.near.clear();
+        self.products.clear();
+    }
+}
+
+/// Notes what is near: with its products or, where they are not wanted, with what is sure.
+///
+/// # Safety
+/// As for [`Vector`], and the job must be checked.
+#[inline(always)]
+pub(super) unsafe fn product<
+    V: Vector<Lane = f32>,
+    const VECTORS: usize,
+    const QUERIES: usize,
+    const PRODUCTS: bool,
+>(
+    job: &ProductJob<'_>,
+    found: &mut Found,
+) {
+    let dim = job.dim;
+    let mut panel = 0;
+    while panel < job.open.len() {
+        let mut first = 0;
+        while first < job.query_open.len() {
+            let mut lane = 0;
+            while lane < PANEL {
+                // SAFETY: the panel and the group are whole, as the job was checked; a tile has
+                // vectors within the panel, and queries within the group.
+                unsafe {
+                    let group = first - first % GROUP;
+                    let candidates = job.panels.as_ptr().add(panel * dim + lane);
+                    let queries = job.queries.as_ptr().add(group * dim + first % GROUP);
+                    let sums = tile::<V, VECTORS, QUERIES>(candidates, queries, dim);
+                    note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, panel + lane, found);
+                }
+                lane += VECTORS * V::LANES;
+            }
+            first += QUERIES;
+        }
+        panel += PANEL;
+    }
+}
+
+/// The products of some queries and some vectors of candidates.
+#[inline(always)]
+unsafe fn tile<V: Vector<Lane = f32>, const VECTORS: usize, const QUERIES: usize>(
+    mut candidates: *const f32,
+    mut queries: *const f32,
+    dim: usize,
+) -> [[V; VECTORS]; QUERIES] {
+    // SAFETY: the caller promises a row of candidates and of queries for each dimension.
+    unsafe {
+        let mut sums = [[V::splat(0.0); VECTORS]; QUERIES];
+        for _ in 0..dim {
+            let mut row = [V::splat(0.0); VECTORS];
+            for v in 0..VECTORS {
+                row[v] = V::load(candidates.add(v * V::LANES));
+            }
+            for q in 0..QUERIES {
+                let x = V::splat(*queries.add(q));
+                for v in 0..VECTORS {
+                    sums[q][v] = row[v].mul_add(x, sums[q][v]);
+                }
+            }
+            candidates = candidates.wrapping_add(PANEL);
+            queries = queries.wrapping_add(GROUP);
+        }
+        sums
+    }
+}
+
+/// Notes those products of a tile that are near.
+#[inline(always)]
+unsafe fn note<
+    V: Vector<Lane = f32>,
+    const VECTORS: usize,
+    const QUERIES: usize,
+    const PRODUCTS: bool,
+>(
+    job: &ProductJob<'_>,
+    sums: &[[V; VECTORS]; QUERIES],
+    first: usize,
+    base: usize,
+    found: &mut Found,
+) {
+    // SAFETY: as for the tile.
+    unsafe {
+        // Most tiles have nothing near: the largest difference of all queries tells.
+        let open = job.query_open.as_ptr().add(first);
+        let mut any = 0;
+        for v in 0..VECTORS {
+            let mut most = sums[0][v].sub(V::splat(*open));
+            for q in 1..QUERIES {
+                most = sums[q][v].sub(V::splat(*open.add(q))).max(most);
+            }
+            any |= V::load(job.open.as_ptr().add(base + v * V::LANES)).le(most);
+        }
+        if any == 0 {
+            return;
+        }
+        for q in 0..QUERIES {
+            for v in 0..VECTORS {
+                let at = base + v * V::LANES;
+                let rest = sums[q][v].sub(V::splat(*open.add(q)));
+                let near = V::load(job.open.as_ptr().add(at)).le(rest);
+                if near == 0 {
+                    continue;
+                }
+                let mut sure = 0;
+                if PRODUCTS {
+                    let mut products = [0.0; super::PAD];
+                    sums[q][v].store(products.as_mut_ptr());
+                    found.products.push(products);
+                } else {
+                    let rest = sums[q][v].sub(V::splat(*job.query_sure.as_ptr().add(first + q)));
+                    sure = V::load(job.sure.as_ptr().add(at)).le(rest);
+                }
+                let (query, base) = ((first + q) as u32, at as u32);
+                found.near.push(Near { query, base, open: near, sure });
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The nearest by products: many queries against panels of all candidates.
+//!
+//! ```text
+//! for each unit of queries:
+//!     for each run of panels, few at first:
+//!         products of all queries and all candidates; scores of those that may be near
+//!         what the k-th best score leaves possible stays on the shortlist of its query
+//!     each shortlist is measured, and the k best of it are the answer
+//! ```
+//!
+//! Why no neighbour is missed: with its error, the k-th best score is at least as near as the k-th
+//! neighbour, and whoever is as near as that has a score above the limit ([`Nearest`]). Where scores
+//! cannot tell many candidates apart, the shortlist is measured before it grows, and the k-th best of
+//! those sets the limit.
+
+use core::ops::ControlFlow;
+
+use super::kernel::{Found, NearestKernels, PANEL};
+use super::product::Grouped;
+use super::select::Best;
+use crate::error::Result;
+use crate::exec::Work;
+use crate::filter::product::{Nearest, Summing};
+use crate::index::{Panels, Run, panels};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// Panels between two looks at what was found, at the most.
+const PANELS: usize = 16;
+
+/// The right points, and how their products are read.
+pub(crate) struct Scores {
+    panels: Panels,
+    nearest: Nearest,
+}
+
+impl Scores {
+    /// `extents` are those of all points of both sides.
+    pub(crate) fn new<T: Scalar>(right: Points<'_, T>, extents: &[(f64, f64)]) -> Result<Self> {
+        let dim = right.dimension();
+        let (frame, summing) = (panels::frame(right, extents), Summing::in_f32(dim));
+        let nearest = |panels_error| Nearest::new::<T>(dim, &frame, summing, panels_error);
+        let halves = nearest(0.0);
+        let panels = Panels::new(right, frame.clone(), |point| [halves.half_norm(point.norm); 2])?;
+        let nearest = nearest(panels.error());
+        Ok(Scores { panels, nearest })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.panels.bytes()
+    }
+}
+
+/// Scores that a shortlist may have beyond what it had when its limit was set.
+fn waiting(k: usize) -> usize {
+    (k / 2).max(16)
+}
+
+/// Scores that it may have when its limit is set. Where more are left, they are measured.
+fn most(k: usize) -> usize {
+    k.saturating_mul(4).saturating_add(128)
+}
+
+/// The two sides, and what is asked.
+pub(crate) struct Search<'a, T> {
+    pub(crate) scores: &'a Scores,
+    pub(crate) kernels: &'a NearestKernels<T>,
+    pub(crate) left: Points<'a, T>,
+    pub(crate) right: Points<'a, T>,
+    pub(crate) cap: T,
+    /// Whether no point is its own neighbour.
+    pub(crate) excluded: bool,
+}
+
+/// A candidate and its score.
+#[derive(Clone, Copy)]
+struct Scored {
+    score: f32,
+    id: u32,
+}
+
+/// The candidates of a query that may be among its nearest.
+struct Shortlist<T: Scalar> {
+    scored: Vec<Scored>,
+    /// So many scores are looked through.
+    full: usize,
+    /// Those that were measured, where there were too many: the k best.
+    measured: Vec<T::Near>,
+}
+
+/// What a thread keeps from unit to unit.
+pub(crate) struct Scorer<T: Scalar> {
+    k: usize,
+    queries: Grouped,
+    shortlists: Vec<Shortlist<T>>,
+    found: Found,
+    ids: Vec<u32>,
+    sums: Vec<T>,
+}
+
+impl<T: Scalar> Scorer<T> {
+    pub(crate) fn new(k: usize) -> Self {
+        Scorer {
+            k,
+            queries: Grouped::default(),
+            shortlists: Vec::new(),
+            found: Found::default(),
+            ids: Vec::new(),
+            sums: Vec::new(),
+        }
+    }
+
+    /// Makes the shortlists of all queries of a unit. `report` hears of the work after every run of
+    /// panels, and may break it off: nothing is complete then.
+    pub(crate) fn unit(
+        &mut self,
+        search: &Search<'_, T>,
+        unit: &Run,
+        mut report: impl FnMut(Work) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Scores { panels, nearest } = search.scores;
+        let cap = nearest.reach(search.cap);
+        self.queries.pack(panels, search.left, unit, |query| [nearest.limit(query, cap); 2]);
+        let full = self.k + waiting(self.k);
+        self.shortlists.iter_mut().for_each(|list| list.clear(full));
+        let lists = unit.len().max(self.shortlists.len());
+        self.shortlists.resize_with(lists, || Shortlist::new(full));
+        let all = search.right.len().div_ceil(PANEL);
+        let (mut start, mut step) = (0, 1);
+        while start < all {
+            let some = start..all.min(start + step);
+            let candidates = search.right.len().min(some.end * PANEL) - some.start * PANEL;
+            let job = self.queries.job(panels, some.clone(), search.right.dimension());
+            self.found.clear();
+            search.kernels.product(&job, &mut self.found);
+            self.sort_out(search, unit, &some);
+            (start, step) = (some.end, PANELS.min(2 * step));
+            report(Work { tests: (candidates * unit.len()) as u64, ..Work::default() })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Puts what some panels had on the shortlists, and sets their limits.
+    fn sort_out(&mut self, search: &Search<'_, T>, unit: &Run, some: &core::ops::Range<usize>) {
+        let (_, [halves, _]) = search.scores.panels.some(some.clone());
+        let first = (some.start * PANEL) as u32;
+        for (near, products) in self.found.near.iter().zip(&self.found.products) {
+            let list = &mut self.shortlists[near.query as usize].scored;
+            let own = if search.excluded { unit.start + near.query } else { u32::MAX };
+            for (at, lane) in near.candidates(near.open) {
+                let id = first + at;
+                if id != own {
+                    list.push(Scored { score: products[lane] - halves[at as usize], id });
+                }
+            }
+        }
+        for query in 0..unit.len() {
+            if self.shortlists[query].scored.len() >= self.shortlists[query].full {
+                self.limit(search, unit, query);
+            }
+        }
+    }
+
+    /// Drops what is not among the k nearest of a query, and sets the limit of what may be.
+    fn limit(&mut self, search: &Search<'_, T>, unit: &Run, query: usize) {
+        let nearest = &search.scores.nearest;
+        let (k, rounded) = (self.k, self.queries.rounded[query]);
+        let limits = &mut self.queries.beside[0];
+        let Shortlist { scored, full, measured } = &mut self.shortlists[query];
+        if measured.is_empty() && scored.len() >= k {
+            let nearer = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score);
+            let kth = scored.select_nth_unstable_by(k - 1, nearer).1.score;
+            let limit = nearest.limit(rounded, nearest.reach_of(rounded, kth));
+            scored.retain(|candidate| candidate.score >= limit);
+            limits[query] = limits[query].max(limit);
+            *full = scored.len() + waiting(k);
+        }
+        if !measured.is_empty() || scored.len() > most(k) {
+            self.measure(search, unit, query);
+            let measured = &self.shortlists[query].measured;
+            if measured.len() == k {
+                let kth = measured.iter().copied().max().map(|near| T::from_near(near).0);
+                let reach = kth.map_or(f64::INFINITY, |kth| nearest.reach(kth));
+                let limits = &mut self.queries.beside[0];
+                limits[query] = limits[query].max(nearest.limit(rounded, reach));
+            }
+            self.shortlists[query].full = waiting(k);
+        }
+    }
+
+    /// Measures the shortlist of a query, and keeps the k best.
+    fn measure(&mut self, search: &Search<'_, T>, unit: &Run, query: usize) {
+        let Shortlist { scored, measured, .. } = &mut self.shortlists[query];
+        self.ids.clear();
+        self.ids.extend(scored.drain(..).map(|candidate| candidate.id));
+        let point = search.left.row(unit.start as usize + query);
+        search.kernels.distances(search.right, point, &self.ids, &mut self.sums);
+        let within = self.sums.iter().zip(&self.ids).filter(|(sum, _)| **sum <= search.cap);
+        measured.extend(within.map(|(sum, &id)| sum.near(id)));
+        if measured.len() > self.k {
+            measured.select_nth_unstable(self.k - 1);
+            measured.truncate(self.k);
+        }
+    }
+
+    /// The best of a block of the unit, of so many queries from `first` on.
+    pub(crate) fn finish(
+        &mut self,
+        search: &Search<'_, T>,
+        unit: &Run,
+        block: &Run,
+        best: &mut Best<T>,
+    ) {
+        best.clear(block.len(), search.cap);
+        for place in 0..block.len() {
+            let query = (block.start - unit.start) as usize + place;
+            self.limit(search, unit, query);
+            self.measure(search, unit, query);
+            for &near in &self.shortlists[query].measured {
+                best.offer(place, near);
+            }
+        }
+    }
+}
+
+impl<T: Scalar> Shortlist<T> {
+    fn new(full: usize) -> Self {
+        Shortlist { scored: Vec::new(), full, measured: Vec::new() }
+    }
+
+    fn clear(&mut self, full: usize) {
+        self.scored.clear();
+        self.measured.clear();
+        self.full = full;
+    }
+}

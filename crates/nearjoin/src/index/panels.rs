@@ -1,0 +1,117 @@
+//! Points side by side, rounded, for products of many with many.
+//!
+//! ```text
+//! panel 0: x₀ … x₄₇ y₀ … y₄₇ z₀ … z₄₇ …   panel 1: x₄₈ … x₉₅ y₄₈ … y₉₅ …
+//! ```
+//! What products with a point are compared with stands in two numbers beside it: see
+//! [`product`](crate::filter::product).
+
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::exec::cpu::kernel::PANEL;
+use crate::filter::product::{Frame, Rounded};
+use crate::memory::Buffer;
+use crate::points::Points;
+use crate::scalar::Scalar;
+use crate::summary::spread;
+
+/// Points whose mean is the centre of a frame.
+const SAMPLES: usize = 4096;
+
+/// All candidates of a join, in panels.
+pub(crate) struct Panels {
+    frame: Frame,
+    dim: usize,
+    coords: Buffer<f32>,
+    beside: [Buffer<f32>; 2],
+    /// The most that any of them was rounded by.
+    error: f64,
+}
+
+impl Panels {
+    /// Rounds points. `beside` tells of each what its products are compared with.
+    pub(crate) fn new<T: Scalar>(
+        points: Points<'_, T>,
+        frame: Frame,
+        beside: impl Fn(Rounded) -> [f32; 2] + Sync,
+    ) -> Result<Self> {
+        let (dim, padded) = (points.dimension(), points.len().next_multiple_of(PANEL));
+        let mut coords = Buffer::faulted_in(padded * dim)?;
+        let (mut first, mut second) = (Buffer::zeroed(padded)?, Buffer::zeroed(padded)?);
+        let numbers = first.par_chunks_mut(PANEL).zip(second.par_chunks_mut(PANEL));
+        let panels = coords.par_chunks_mut(PANEL * dim).zip(numbers).enumerate();
+        let errors = panels.map(|(panel, (coords, (first, second)))| {
+            let rows = panel * PANEL..points.len().min((panel + 1) * PANEL);
+            let mut rounded = [Rounded::default(); PANEL];
+            pack::<T, PANEL>(&frame, points, rows.clone(), coords, &mut rounded);
+            // Nothing is near to what is no point.
+            first.fill(f32::INFINITY);
+            second.fill(f32::INFINITY);
+            for (at, &of_point) in rounded.iter().enumerate().take(rows.len()) {
+                [first[at], second[at]] = beside(of_point);
+            }
+            rounded.iter().map(|rounded| rounded.error).fold(0.0, f64::max)
+        });
+        let error = errors.reduce(|| 0.0, f64::max);
+        Ok(Panels { frame, dim, coords, beside: [first, second], error })
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    pub(crate) fn error(&self) -> f64 {
+        self.error
+    }
+
+    /// The coordinates of some panels, and what products with their points are compared with.
+    pub(crate) fn some(&self, panels: core::ops::Range<usize>) -> (&[f32], [&[f32]; 2]) {
+        let points = panels.start * PANEL..panels.end * PANEL;
+        let coords = &self.coords[points.start * self.dim..points.end * self.dim];
+        let [first, second] = &self.beside;
+        (coords, [&first[points.clone()], &second[points]])
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let [first, second] = &self.beside;
+        size_of_val(&self.coords[..]) + size_of_val(&first[..]) + size_of_val(&second[..])
+    }
+}
+
+/// A frame for points with these extents, around the mean of some.
+pub(crate) fn frame<T: Scalar>(points: Points<'_, T>, extents: &[(f64, f64)]) -> Frame {
+    let samples = SAMPLES.min(points.len());
+    let mut centre = vec![0.0; points.dimension()];
+    for sample in 0..samples {
+        let row = points.row(spread(sample, samples, points.len()));
+        // Divided first: sums may be beyond the largest number.
+        centre.iter_mut().zip(row).for_each(|(c, x)| *c += x.to_f64() / samples as f64);
+    }
+    Frame::new(extents, &centre, 0)
+}
+
+/// Rounds up to `W` points and writes them side by side: a row of `W` numbers for each dimension, the
+/// last of them 0 where the points are fewer.
+pub(crate) fn pack<T: Scalar, const W: usize>(
+    frame: &Frame,
+    points: Points<'_, T>,
+    rows: core::ops::Range<usize>,
+    to: &mut [f32],
+    rounded: &mut [Rounded; W],
+) {
+    if rows.len() < W {
+        to.fill(0.0);
+    }
+    for (at, row) in rows.enumerate() {
+        let (mut norm, mut lost) = (0.0, 0.0);
+        for (j, &x) in points.row(row).iter().enumerate() {
+            let place = frame.place(j, x);
+            let h = place as f32;
+            to[j * W + at] = h;
+            norm += f64::from(h) * f64::from(h);
+            lost += (place - f64::from(h)) * (place - f64::from(h));
+        }
+        rounded[at] = Rounded::new(norm, lost);
+    }
+}
