@@ -28,7 +28,7 @@ pub(crate) const DISTRIBUTIONS: [Data; 13] = [
 ];
 
 /// Every strategy that can be named but `auto`, which is one of them.
-const NAMED: [Strategy; 3] = [Strategy::Brute, Strategy::Grid, Strategy::Tree];
+const NAMED: [Strategy; 4] = [Strategy::Brute, Strategy::Grid, Strategy::Tree, Strategy::Product];
 
 /// Rows of ids with the bits of their distances.
 pub(crate) type Rows = Vec<Vec<(u32, u64)>>;

@@ -19,6 +19,7 @@ mod memory;
 mod monitor;
 mod parts;
 mod plans;
+mod product;
 mod properties;
 mod range;
 mod ranges;

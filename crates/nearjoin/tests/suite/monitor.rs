@@ -8,8 +8,8 @@ use nearjoin::{EpsJoin, Error, Monitor, Phase, Points, Strategy};
 
 use crate::data::Data;
 
-const STRATEGIES: [Strategy; 4] =
-    [Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
+const STRATEGIES: [Strategy; 5] =
+    [Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego, Strategy::Product];
 
 #[test]
 fn the_expected_work_is_near_the_work_done() {

@@ -65,6 +65,7 @@ fn plans<'a, T: Scalar>(case: &Case<'a, T>) -> Vec<Plan<'a, T>> {
         plan(on_cpu(Strategy::Directory).directory(2, 4)),
         plan(on_cpu(Strategy::Grid)),
         plan(on_cpu(Strategy::Ego)),
+        plan(on_cpu(Strategy::Product)),
         plan(on_gpu(&|knobs| knobs.listed = Some(false))),
         plan(on_gpu(&|knobs| knobs.listed = Some(true)).strategy(Strategy::Brute)),
         plan(on_gpu(&|knobs| knobs.partitions = Some(3))),
@@ -224,7 +225,7 @@ fn check_nearest<T: Scalar>(
         .into_iter()
         .map(|row| row.iter().map(|(id, distance)| (*id, bits(distance))).collect())
         .collect();
-    for strategy in [Strategy::Tree, Strategy::Grid, Strategy::Brute] {
+    for strategy in [Strategy::Tree, Strategy::Grid, Strategy::Brute, Strategy::Product] {
         let context = format!("{name}, k = {k}, {strategy}, {metric}, self {include_self}");
         let join = KnnJoin::new(k).pad(true).metric(metric).strategy(strategy);
         let join = join.include_self(include_self);

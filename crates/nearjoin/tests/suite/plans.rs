@@ -199,6 +199,9 @@ fn row(set: (&'static str, usize), neighbors: f64) -> Row {
             row.tell("pairs", plan.expected_pairs().about, stats.pairs as f64);
         }
     }
+    // Products are of all points with all points: of their tests nothing is estimated.
+    let products = auto.estimates().into_iter().find(|e| e.strategy == Strategy::Product);
+    costs.extend(products.map(|products| (Strategy::Product, products.seconds)));
     let cost = |wanted: Strategy| costs.iter().find(|cost| cost.0 == wanted).unwrap().1;
     let least = costs.iter().map(|cost| cost.1).fold(f64::INFINITY, f64::min);
     let (chosen, ratio) = (auto.strategy(), cost(auto.strategy()) / least);

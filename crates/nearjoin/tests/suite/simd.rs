@@ -13,8 +13,8 @@ use crate::child::{Child, said, say};
 use crate::data::Data;
 
 const VARIABLE: &str = "NEARJOIN_SIMD";
-const STRATEGIES: [Strategy; 4] =
-    [Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego];
+const STRATEGIES: [Strategy; 5] =
+    [Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Ego, Strategy::Product];
 
 fn digest(answer: &Answer) -> String {
     // Its keys are fixed: the same in every process.
