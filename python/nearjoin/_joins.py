@@ -47,7 +47,7 @@ def eps_join(
         The distance that is meant; ``"euclidean"``, ``"manhattan"`` and ``"chebyshev"`` are the same.
     device : {"auto", "cpu", "gpu", "hybrid"}
         Where to run. ``"auto"`` takes what is expected to be fastest; ``"hybrid"`` both at once.
-    strategy : {"auto", "brute", "directory", "grid", "ego"}
+    strategy : {"auto", "brute", "directory", "grid", "ego", "product"}
         How to find candidates. The answer does not depend on it.
     include_self : bool
         Whether each point is its own neighbour where ``x`` is joined with itself.
@@ -192,7 +192,7 @@ def knn_join(
         As for `eps_join`.
     k : int
         Neighbours of each point.
-    strategy : {"auto", "brute", "grid", "tree", "ranges"}
+    strategy : {"auto", "brute", "grid", "tree", "product", "ranges"}
         How to find candidates. The answer does not depend on it.
     max_distance : float, optional
         No neighbours farther away; one at exactly this distance is a neighbour. Rows that have fewer
