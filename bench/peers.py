@@ -1,4 +1,4 @@
-"""Times scipy, scikit-learn and pykdtree on points that nearjoin-bench wrote.
+"""Times scipy, scikit-learn, pykdtree and FAISS on points that nearjoin-bench wrote.
 
 usage: peers.py FILE POINTS DIMENSION PEER VALUE [--reps R] [--distances FILE]
 
@@ -37,11 +37,28 @@ def sklearn_graph(points, eps):
     return radius_neighbors_graph(points, eps, mode="connectivity", n_jobs=-1)
 
 
+def faiss_flat(points):
+    """Points in f32, which is all that it has, and what compares with all of them, on all cores."""
+    import faiss
+
+    points = points.astype(np.float32)
+    index = faiss.IndexFlatL2(points.shape[1])
+    index.add(points)
+    return points, index
+
+
+def faiss_range(points, eps):
+    """Offsets, squared distances and ids."""
+    points, index = faiss_flat(points)
+    return index.range_search(points, eps * eps)
+
+
 # The call, and how many ordered pairs its answer stands for.
 WITHIN = {
     "query-pairs": (query_pairs, lambda found, n: 2 * len(found)),
     "query-ball-point": (query_ball_point, lambda found, n: sum(map(len, found)) - n),
     "sklearn-graph": (sklearn_graph, lambda found, n: found.nnz),
+    "faiss-range": (faiss_range, lambda found, n: len(found[2]) - n),
 }
 
 
@@ -91,6 +108,12 @@ def sklearn_nearest(points, k, algorithm):
     return None, *model.fit(points).kneighbors(points)
 
 
+def faiss_nearest(points, k):
+    points, index = faiss_flat(points)
+    squared, ids = index.search(points, k + 1)
+    return None, np.sqrt(np.maximum(squared, 0)), ids
+
+
 NEAREST = {
     "scipy": scipy_query,
     "scipy-tree-order": scipy_tree_order,
@@ -98,6 +121,7 @@ NEAREST = {
     "pykdtree-tree-order": pykdtree_tree_order,
     "sklearn-tree": lambda points, k: sklearn_nearest(points, k, "kd_tree"),
     "sklearn-brute": lambda points, k: sklearn_nearest(points, k, "brute"),
+    "faiss": faiss_nearest,
 }
 
 

@@ -76,12 +76,12 @@ options
                     KNN-join of which they take over a minute, and 2 for --knn-papers
   --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
-  --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join) and cupy
-                    (--gpu-knn), or none (default: all)
+  --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join), faiss (many
+                    dimensions) and cupy (--gpu-knn), or none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
-  --python PATH     the interpreter with numpy, scipy, scikit-learn and pykdtree, or with
-                    numpy and cupy (default python3)
+  --python PATH     the interpreter with numpy, scipy, scikit-learn, pykdtree and faiss-cpu, or
+                    with numpy and cupy (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
   --touch BYTES     touches so much fresh memory and prints the seconds
@@ -139,12 +139,20 @@ pub(crate) struct Peers {
     pub(crate) scipy: bool,
     pub(crate) sklearn: bool,
     pub(crate) pykdtree: bool,
+    pub(crate) faiss: bool,
     pub(crate) cupy: bool,
 }
 
 impl Peers {
-    const ALL: Peers =
-        Peers { kiddo: true, rstar: true, scipy: true, sklearn: true, pykdtree: true, cupy: true };
+    const ALL: Peers = Peers {
+        kiddo: true,
+        rstar: true,
+        scipy: true,
+        sklearn: true,
+        pykdtree: true,
+        faiss: true,
+        cupy: true,
+    };
 }
 
 /// Everything the command line says.
@@ -332,9 +340,10 @@ fn peers(list: &str) -> Result<Peers, String> {
             "scipy" => peers.scipy = true,
             "sklearn" => peers.sklearn = true,
             "pykdtree" => peers.pykdtree = true,
+            "faiss" => peers.faiss = true,
             "cupy" => peers.cupy = true,
             _ => {
-                let known = "kiddo, rstar, scipy, sklearn, pykdtree, cupy";
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, cupy";
                 return Err(format!("no peer {name:?}; there are {known}"));
             }
         }

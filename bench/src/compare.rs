@@ -191,9 +191,10 @@ impl<J: Compared> Row<J> {
         if share.is_nan() { f64::INFINITY } else { share }
     }
 
-    /// The difference of each peer that ran.
+    /// The difference of each peer that ran, and computes as we do.
     fn differences(&self) -> impl Iterator<Item = f64> {
-        self.peers.iter().filter_map(|peer| match &peer.outcome {
+        let in_f64 = self.peers.iter().filter(|peer| !peer.in_f32);
+        in_f64.filter_map(|peer| match &peer.outcome {
             Outcome::Ran(timed) => Some(self.difference(timed.found)),
             Outcome::Skipped(_) => None,
         })
@@ -204,6 +205,10 @@ impl<J: Compared> Row<J> {
         let of_peers = self.peers.iter().filter_map(|peer| {
             let remark = match &peer.outcome {
                 Outcome::Skipped(reason) => format!("skipped, {reason}"),
+                Outcome::Ran(timed) if peer.in_f32 => {
+                    let share = self.difference(timed.found);
+                    format!("in f32, and differs by up to {share:.1e} of what we found")
+                }
                 Outcome::Ran(timed) => {
                     let rounding = self.difference(timed.found) <= J::ROUNDING;
                     self.ours.remark(timed.found, rounding)?
@@ -249,7 +254,7 @@ pub(crate) mod tests {
             first: "2 10000000 grid 0 0 0 0 0".parse().unwrap(),
             touch: 0.5,
             ours,
-            peers: vec![Peer { name: "peer", answer, outcome }],
+            peers: vec![Peer { name: "peer", answer, in_f32: false, outcome }],
         };
         Comparison { reps: 1, peer_reps: 1, rows: vec![row] }
     }

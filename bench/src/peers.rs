@@ -25,6 +25,8 @@ pub(crate) enum Answer {
 pub(crate) struct Peer<Found> {
     pub(crate) name: &'static str,
     pub(crate) answer: Answer,
+    /// Whether it rounds the points to `f32`: then its answer is said to differ, and not to be wrong.
+    pub(crate) in_f32: bool,
     pub(crate) outcome: Outcome<Found>,
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn nearest(
 fn for_few_dimensions<Found>(peers: &[(&'static str, bool)]) -> Vec<Peer<Found>> {
     let skipped = |name| {
         let outcome = Outcome::Skipped("its trees are for few dimensions".into());
-        Peer { name, answer: Answer::Lists, outcome }
+        Peer { name, answer: Answer::Lists, in_f32: false, outcome }
     };
     peers.iter().filter(|(_, chosen)| *chosen).map(|&(name, _)| skipped(name)).collect()
 }
@@ -191,7 +193,7 @@ impl<Found> Runner<Found> {
                 best.map_or(Outcome::Skipped("no repetitions".into()), Outcome::Ran)
             }
         };
-        self.peers.push(Peer { name, answer, outcome });
+        self.peers.push(Peer { name, answer, in_f32: false, outcome });
     }
 }
 

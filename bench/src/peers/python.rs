@@ -1,4 +1,4 @@
-//! scipy, scikit-learn and pykdtree, through one script that an interpreter runs.
+//! scipy, scikit-learn, pykdtree and FAISS, through one script that an interpreter runs.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -21,10 +21,10 @@ from importlib.metadata import PackageNotFoundError, version
 def found(name):
     try: return f'{name} {version(name)}'
     except PackageNotFoundError: return f'no {name}'
-names = ['numpy', 'scipy', 'scikit-learn', 'pykdtree']
+names = ['numpy', 'scipy', 'scikit-learn', 'pykdtree', 'faiss-cpu']
 print(', '.join([f'Python {platform.python_version()}', *map(found, names)]))";
 const INSTALL: &str = "python3 -m venv .venv && \
-     .venv/bin/pip install numpy scipy scikit-learn pykdtree; then --python .venv/bin/python";
+     .venv/bin/pip install numpy scipy scikit-learn pykdtree faiss-cpu; then --python .venv/bin/python";
 
 /// Python objects for each pair (query_ball_point) or several arrays of 8 bytes
 /// (scikit-learn) are too much memory from here on.
@@ -35,8 +35,13 @@ const TREE_DIMENSIONS: usize = 16;
 
 /// Why a tree is not run on a case, if so.
 fn slow_trees<Ask>(workload: &Workload<Ask>, options: &Options) -> Option<String> {
-    let slow = workload.dimension() > TREE_DIMENSIONS && !options.slow_peers;
+    let slow = !few_dimensions(workload) && !options.slow_peers;
     slow.then(|| "a tree looks at nearly every point here; --slow-peers runs it".to_owned())
+}
+
+/// Whether trees are for it. What compares all points with all points is for the others.
+fn few_dimensions<Ask>(workload: &Workload<Ask>) -> bool {
+    workload.dimension() <= TREE_DIMENSIONS
 }
 
 /// A Python call by the name it has in the tables and in the script.
@@ -56,6 +61,9 @@ const PYKDTREE_ORDER: Call = Call { name: "pykdtree in tree order", peer: "pykdt
 const SKLEARN_TREE: Call = Call { name: "scikit-learn kd_tree", peer: "sklearn-tree" };
 const SKLEARN_BRUTE: Call = Call { name: "scikit-learn brute", peer: "sklearn-brute" };
 
+const FAISS_RANGE: Call = Call { name: "FAISS flat", peer: "faiss-range" };
+const FAISS: Call = Call { name: "FAISS flat", peer: "faiss" };
+
 /// The interpreter, or why there is none.
 pub(crate) struct Python {
     interpreter: PathBuf,
@@ -67,7 +75,7 @@ impl Python {
     pub(crate) fn find(options: &Options) -> Self {
         let interpreter = options.python.clone();
         let peers = options.peers;
-        let found = if peers.scipy || peers.sklearn || peers.pykdtree {
+        let found = if peers.scipy || peers.sklearn || peers.pykdtree || peers.faiss {
             let output = Command::new(&interpreter).args(["-c", VERSIONS]).output();
             match output {
                 Ok(output) if output.status.success() => {
@@ -98,7 +106,10 @@ impl Python {
             chosen.push((BALL_POINT, slow.or_else(|| many.clone())));
         }
         if options.peers.sklearn {
-            chosen.push((SKLEARN_GRAPH, many));
+            chosen.push((SKLEARN_GRAPH, many.clone()));
+        }
+        if options.peers.faiss && !few_dimensions(workload) {
+            chosen.push((FAISS_RANGE, many));
         }
         self.run(workload, workload.eps(), chosen, None, options)
     }
@@ -110,7 +121,7 @@ impl Python {
         distances: &[f64],
         options: &Options,
     ) -> Result<Vec<Peer<f64>>> {
-        let trees = workload.dimension() <= TREE_DIMENSIONS;
+        let trees = few_dimensions(workload);
         let slow = slow_trees(workload, options);
         let mut chosen = Vec::new();
         if options.peers.scipy {
@@ -121,6 +132,9 @@ impl Python {
         }
         if options.peers.sklearn {
             chosen.push((if trees { SKLEARN_TREE } else { SKLEARN_BRUTE }, None));
+        }
+        if options.peers.faiss && !trees {
+            chosen.push((FAISS, None));
         }
         self.run(workload, workload.k() as f64, chosen, Some(distances), options)
     }
@@ -165,7 +179,8 @@ impl Python {
                     outcome(&mut command)?
                 }
             };
-            peers.push(Peer { name: call.name, answer: Answer::Lists, outcome });
+            let in_f32 = call.name == FAISS.name;
+            peers.push(Peer { name: call.name, answer: Answer::Lists, in_f32, outcome });
         }
         Ok(peers)
     }

@@ -17,9 +17,9 @@ const TEST: f64 = 0.08;
 const TEST_PER_DIM: f64 = 0.03;
 /// One product, and what each dimension adds; rounding a query for it, per dimension. Fewer
 /// dimensions than these are never worth it.
-pub(crate) const PRODUCT: f64 = 0.08;
-pub(crate) const PRODUCT_PER_DIM: f64 = 0.012;
-pub(crate) const ROUND_PER_DIM: f64 = 3.0;
+const PRODUCT: f64 = 0.06;
+const PRODUCT_PER_DIM: f64 = 0.01;
+const ROUND_PER_DIM: f64 = 5.0;
 pub(crate) const PRODUCT_DIMS: usize = 16;
 /// Gathering one candidate into a tile, per dimension.
 const GATHER_PER_DIM: f64 = 0.12;
@@ -135,16 +135,16 @@ pub(crate) fn brute(summary: &Summary) -> Cost {
 
 /// The same by products, which are made for whole groups of queries.
 pub(crate) fn product(summary: &Summary) -> Cost {
-    let (tests, dim) = (summary.right as f64, summary.dim as f64);
-    let left = summary.left.max(1) as f64;
+    let per_query = products(summary, PRODUCT, PRODUCT_PER_DIM) + BLOCK / block(summary);
+    let index = index_cost::epsilon(summary, Strategy::Product, 0);
+    Cost { tests: summary.right as f64, per_query, index }
+}
+
+/// The products of a query with all points, each of which takes so long, and more for each dimension.
+pub(super) fn products(summary: &Summary, each: f64, per_dim: f64) -> f64 {
+    let (left, dim) = (summary.left.max(1) as f64, summary.dim as f64);
     let padded = (left / GROUPED).ceil() * GROUPED / left;
-    Cost {
-        tests,
-        per_query: padded * tests * (PRODUCT + PRODUCT_PER_DIM * dim)
-            + ROUND_PER_DIM * dim
-            + BLOCK / block(summary),
-        index: index_cost::epsilon(summary, Strategy::Product, 0),
-    }
+    padded * summary.right as f64 * (each + per_dim * dim) + ROUND_PER_DIM * dim
 }
 
 /// The directory with `fanout` parts on each of some levels, tried on a sample where that is wanted.

@@ -2,7 +2,7 @@
 
 use super::budget::panels_bytes;
 use super::choose::{Alternative, Detail, sort};
-use super::estimate::{self, Cost, PRODUCT_DIMS, Sharing, ball};
+use super::estimate::{Cost, PRODUCT_DIMS, Sharing, ball, products};
 use super::index_cost;
 use crate::index::{rings, tree};
 use crate::metric::Metric;
@@ -24,8 +24,10 @@ const BLOCK: f64 = 16.0;
 const PASS: f64 = 40.0;
 const PASS_PER_DIM: f64 = 1.5;
 const LOAD_PER_DIM: f64 = 0.3;
-/// A candidate that has a score worth looking at.
-const SCORE: f64 = 15.0;
+/// The same for a candidate that has a score, and one that goes on the shortlist.
+const SCORE: f64 = 0.1;
+const SCORE_PER_DIM: f64 = 0.0145;
+const LISTED: f64 = 20.0;
 /// Bytes that the shortlists of a unit may take.
 const SHORTLISTS: u64 = 1 << 26;
 /// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
@@ -84,11 +86,10 @@ pub(super) fn alternatives(
     ];
     if summary.metric == Metric::L2 && (wanted == Strategy::Product || summary.dim >= PRODUCT_DIMS)
     {
-        let each = estimate::product(summary);
-        let listed = passed * SCORE + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
-        let per_query = each.per_query + listed + QUERY;
+        let listed = passed * LISTED + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
+        let per_query = products(summary, SCORE, SCORE_PER_DIM) + listed + QUERY;
         let index = index_cost::nearest(summary, Strategy::Product);
-        let cost = Cost { per_query, index, ..each };
+        let cost = Cost { tests: points, per_query, index };
         all.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
     }
     sort(&mut all, sharing);
@@ -213,12 +214,16 @@ mod tests {
 
     #[test]
     fn boxes_that_prune_make_a_tree_and_others_do_not() {
-        let first = |tests: [f64; 2]| {
+        let first = |metric: Metric, dim: usize, tests: [f64; 2]| {
             let pruning = Some(Pruning { points: [512, 2048], tests, k: 10, even: false });
-            let summary = Summary { pruning, ..summary(1_000_000, 32, 1.0) };
+            let summary = Summary { pruning, metric, ..summary(1_000_000, dim, 1.0) };
             alternatives(&summary, 10, Strategy::Auto, &Sharing::new(1_000_000, 256, 4))[0].strategy
         };
-        assert_eq!(first([200.0, 220.0]), Strategy::Tree);
-        assert_eq!(first([512.0, 2048.0]), Strategy::Brute);
+        for metric in Metric::ALL {
+            assert_eq!(first(metric, 32, [200.0, 220.0]), Strategy::Tree);
+        }
+        assert_eq!(first(Metric::L2, 32, [512.0, 2048.0]), Strategy::Product);
+        assert_eq!(first(Metric::L1, 32, [512.0, 2048.0]), Strategy::Brute);
+        assert_eq!(first(Metric::L2, 8, [512.0, 2048.0]), Strategy::Brute);
     }
 }

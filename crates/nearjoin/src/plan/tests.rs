@@ -290,6 +290,31 @@ fn few_queries_are_not_worth_an_index() {
 }
 
 #[test]
+fn many_dimensions_are_for_products() {
+    let within = Within::new(0.01).into();
+    let nearest = Nearest::new(10).into();
+    for dim in [64, 100, 768, 4096] {
+        assert_eq!(strategy(50_000, 50_000, dim, &nearest), Strategy::Product, "{dim}-D");
+    }
+    // What an index cannot tell apart: each point has ten neighbours, within most of the extent.
+    let first = |dim: usize, options: &Options| {
+        let summary =
+            neighbors(Summary { reach: 1.0, eps: 1.0, ..summary(50_000, dim, 1.0) }, 10.0);
+        let asked = Asked { question: &within, options };
+        let decision = on_cpu(&asked, &summary, &host());
+        (decision.chosen.strategy, decision)
+    };
+    let (strategy, decision) = first(100, &Options::default());
+    assert_eq!(strategy, Strategy::Product);
+    // The points as `f32` with two numbers beside each, and their rows.
+    assert_eq!(decision.budget.index / 50_000, 4 * (100 + 2 + 1));
+    assert!(decision.on_cpu().is_some_and(|how| !how.boxes && how.listed && how.unit == 256));
+    assert_ne!(first(4, &Options::default()).0, Strategy::Product);
+    let by_name = Options { strategy: Strategy::Product, ..Options::default() };
+    assert_eq!(first(4, &by_name).0, Strategy::Product);
+}
+
+#[test]
 fn an_index_is_in_the_costs_and_few_queries_are_for_few_threads() {
     let question = Within::new(0.01).into();
     let seconds = |left: usize, right: usize| {

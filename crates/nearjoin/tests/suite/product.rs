@@ -77,7 +77,7 @@ fn check_nearest<T: Scalar>(kind: &str, n: usize, dim: usize) {
     let (data, others) = (points::<T>(kind, n, dim), points::<T>(kind, n / 3, dim));
     let left = Points::new(&data, dim).unwrap();
     let right = Points::new(&others, dim).unwrap();
-    let some = NeighborCurve::of_self(&left, Metric::L2).unwrap().eps(20.0).unwrap_or(1.0);
+    let some = NeighborCurve::of_self(&left, Metric::L2).unwrap().eps(20.0).unwrap_or(1.0).max(1e-3);
     for (k, most) in [(1, None), (10, None), (10, Some(some)), (300, None)] {
         for two in [false, true] {
             let context = format!("{kind} {} {n} × {dim}, k = {k}, two sets {two}", T::NAME);
