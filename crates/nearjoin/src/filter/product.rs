@@ -75,6 +75,52 @@ impl Rounded {
     }
 }
 
+/// The numbers that are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digits {
+    F32,
+    /// The first 16 bits of an `f32`, two of them in a word: half the memory, and half the time where
+    /// the processor multiplies such pairs.
+    Bf16,
+}
+
+impl Digits {
+    /// Words of 32 bits that a point takes.
+    pub(crate) fn words(self, dim: usize) -> usize {
+        match self {
+            Digits::F32 => dim,
+            Digits::Bf16 => dim.div_ceil(2),
+        }
+    }
+
+    /// The nearest such number to a place in the frame, give or take one.
+    #[inline(always)]
+    pub(crate) fn round(self, place: f64) -> f32 {
+        let x = place as f32;
+        match self {
+            Digits::F32 => x,
+            // Processors take what is subnormal for 0.
+            Digits::Bf16 if x.abs() < f32::MIN_POSITIVE => 0.0,
+            Digits::Bf16 => {
+                let bits = x.to_bits();
+                f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+            }
+        }
+    }
+
+    /// How sums of their products err. Those of pairs are added up in `f32`, in steps of which no
+    /// more is assumed than that they err by a unit of the last place, and that what is subnormal is
+    /// lost.
+    pub(crate) fn summing(self, dim: usize) -> Summing {
+        match self {
+            Digits::F32 => Summing::new(dim, f32::UNIT_ROUNDOFF, f32::SMALLEST),
+            Digits::Bf16 => {
+                Summing::new(dim + 1, 2.0 * f32::UNIT_ROUNDOFF, f64::from(f32::MIN_POSITIVE))
+            }
+        }
+    }
+}
+
 /// How a sum of products errs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summing {
@@ -92,11 +138,6 @@ impl Summing {
         let steps = (terms + 3) as f64 * unit;
         let relative = steps / (1.0 - steps);
         Summing { relative, absolute: 2.0 * terms as f64 * smallest }
-    }
-
-    /// The same in `f32`.
-    pub(crate) fn in_f32(terms: usize) -> Self {
-        Self::new(terms, f32::UNIT_ROUNDOFF, f32::SMALLEST)
     }
 
     /// The error of one point's part in a product: of terms that are `norm / 2` together, and of what

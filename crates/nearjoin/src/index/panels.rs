@@ -3,14 +3,16 @@
 //! ```text
 //! panel 0: x₀ … x₄₇ y₀ … y₄₇ z₀ … z₄₇ …   panel 1: x₄₈ … x₉₅ y₄₈ … y₉₅ …
 //! ```
+//! Of numbers of 16 bits, two of a point are in one word: x₀y₀ … x₄₇y₄₇ z₀… …
+//!
 //! What products with a point are compared with stands in two numbers beside it: see
 //! [`product`](crate::filter::product).
 
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::exec::cpu::kernel::PANEL;
-use crate::filter::product::{Frame, Rounded};
+use crate::exec::cpu::kernel::{PANEL, ProductKernels};
+use crate::filter::product::{Digits, Frame, Rounded};
 use crate::memory::Buffer;
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -22,8 +24,9 @@ const SAMPLES: usize = 4096;
 /// All candidates of a join, in panels.
 pub(crate) struct Panels {
     frame: Frame,
-    dim: usize,
-    coords: Buffer<f32>,
+    kernels: ProductKernels,
+    words: usize,
+    coords: Buffer<u32>,
     beside: [Buffer<f32>; 2],
     /// The most that any of them was rounded by.
     error: f64,
@@ -34,17 +37,19 @@ impl Panels {
     pub(crate) fn new<T: Scalar>(
         points: Points<'_, T>,
         frame: Frame,
+        kernels: ProductKernels,
         beside: impl Fn(Rounded) -> [f32; 2] + Sync,
     ) -> Result<Self> {
-        let (dim, padded) = (points.dimension(), points.len().next_multiple_of(PANEL));
-        let mut coords = Buffer::faulted_in(padded * dim)?;
+        let (digits, padded) = (kernels.digits, points.len().next_multiple_of(PANEL));
+        let words = digits.words(points.dimension());
+        let mut coords = Buffer::faulted_in(padded * words)?;
         let (mut first, mut second) = (Buffer::zeroed(padded)?, Buffer::zeroed(padded)?);
         let numbers = first.par_chunks_mut(PANEL).zip(second.par_chunks_mut(PANEL));
-        let panels = coords.par_chunks_mut(PANEL * dim).zip(numbers).enumerate();
+        let panels = coords.par_chunks_mut(PANEL * words).zip(numbers).enumerate();
         let errors = panels.map(|(panel, (coords, (first, second)))| {
             let rows = panel * PANEL..points.len().min((panel + 1) * PANEL);
             let mut rounded = [Rounded::default(); PANEL];
-            pack::<T, PANEL>(&frame, points, rows.clone(), coords, &mut rounded);
+            pack::<T, PANEL>((&frame, digits), points, rows.clone(), coords, &mut rounded);
             // Nothing is near to what is no point.
             first.fill(f32::INFINITY);
             second.fill(f32::INFINITY);
@@ -54,11 +59,21 @@ impl Panels {
             rounded.iter().map(|rounded| rounded.error).fold(0.0, f64::max)
         });
         let error = errors.reduce(|| 0.0, f64::max);
-        Ok(Panels { frame, dim, coords, beside: [first, second], error })
+        Ok(Panels { frame, kernels, words, coords, beside: [first, second], error })
     }
 
-    pub(crate) fn frame(&self) -> &Frame {
-        &self.frame
+    /// How points become words.
+    pub(crate) fn rounding(&self) -> (&Frame, Digits) {
+        (&self.frame, self.kernels.digits)
+    }
+
+    /// Words of a point.
+    pub(crate) fn words(&self) -> usize {
+        self.words
+    }
+
+    pub(crate) fn kernels(&self) -> &ProductKernels {
+        &self.kernels
     }
 
     pub(crate) fn error(&self) -> f64 {
@@ -66,9 +81,9 @@ impl Panels {
     }
 
     /// The coordinates of some panels, and what products with their points are compared with.
-    pub(crate) fn some(&self, panels: core::ops::Range<usize>) -> (&[f32], [&[f32]; 2]) {
+    pub(crate) fn some(&self, panels: core::ops::Range<usize>) -> (&[u32], [&[f32]; 2]) {
         let points = panels.start * PANEL..panels.end * PANEL;
-        let coords = &self.coords[points.start * self.dim..points.end * self.dim];
+        let coords = &self.coords[points.start * self.words..points.end * self.words];
         let [first, second] = &self.beside;
         (coords, [&first[points.clone()], &second[points]])
     }
@@ -91,24 +106,28 @@ pub(crate) fn frame<T: Scalar>(points: Points<'_, T>, extents: &[(f64, f64)]) ->
     Frame::new(extents, &centre, 0)
 }
 
-/// Rounds up to `W` points and writes them side by side: a row of `W` numbers for each dimension, the
-/// last of them 0 where the points are fewer.
+/// Rounds up to `W` points and writes them side by side: a row of `W` words for each dimension, or for
+/// two, the last of them 0 where the points are fewer.
 pub(crate) fn pack<T: Scalar, const W: usize>(
-    frame: &Frame,
+    (frame, digits): (&Frame, Digits),
     points: Points<'_, T>,
     rows: core::ops::Range<usize>,
-    to: &mut [f32],
+    to: &mut [u32],
     rounded: &mut [Rounded; W],
 ) {
     if rows.len() < W {
-        to.fill(0.0);
+        to.fill(0);
     }
     for (at, row) in rows.enumerate() {
         let (mut norm, mut lost) = (0.0, 0.0);
         for (j, &x) in points.row(row).iter().enumerate() {
             let place = frame.place(j, x);
-            let h = place as f32;
-            to[j * W + at] = h;
+            let h = digits.round(place);
+            match digits {
+                Digits::F32 => to[j * W + at] = h.to_bits(),
+                Digits::Bf16 if j.is_multiple_of(2) => to[j / 2 * W + at] = h.to_bits() >> 16,
+                Digits::Bf16 => to[j / 2 * W + at] |= h.to_bits(),
+            }
             norm += f64::from(h) * f64::from(h);
             lost += (place - f64::from(h)) * (place - f64::from(h));
         }

@@ -44,7 +44,7 @@ impl Budget {
 /// Bytes that the index of an ε-join takes while it is built, at the most.
 pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu, threads: usize) -> u64 {
     let side = |points| Side::new(points, summary, detail, how, threads);
-    if let Detail::Product = detail {
+    if let Detail::Product { .. } = detail {
         return panels_bytes(summary);
     }
     let right = side(summary.right);

@@ -31,8 +31,10 @@ pub(crate) enum Detail {
     Grid(Shape),
     /// Dimensions in the order of their selectivity.
     Ego(Vec<usize>),
-    /// Products of all points with all points.
-    Product,
+    /// Products of all points with all points, so many of which are near to each.
+    Product {
+        neighbors: f64,
+    },
     /// A balanced tree, for the nearest.
     Tree {
         /// Points of a leaf.
@@ -97,20 +99,20 @@ pub(super) fn alternatives(
     let try_it = is_any_good && is_open(Strategy::Directory, &rough.cost);
     let directory = if try_it { directory(summary, &dims, shaping, true) } else { rough };
     let mut all = vec![brute, directory, grid, ego(summary, &dims, tried)];
-    all.extend(product(summary, wanted));
+    all.extend(product(summary, neighbors, wanted));
     sort(&mut all, sharing);
     all
 }
 
 /// A product, where distances are roots of sums of squares; at ε = 0 they are not. It is not weighed for
 /// few dimensions.
-fn product(summary: &Summary, wanted: Strategy) -> Option<Alternative> {
+fn product(summary: &Summary, neighbors: f64, wanted: Strategy) -> Option<Alternative> {
     let is_possible = summary.metric == Metric::L2;
     let is_weighed = wanted == Strategy::Product || summary.dim >= estimate::PRODUCT_DIMS;
     (is_possible && is_weighed).then(|| Alternative {
         strategy: Strategy::Product,
         cost: estimate::product(summary),
-        detail: Detail::Product,
+        detail: Detail::Product { neighbors },
     })
 }
 

@@ -21,6 +21,12 @@ const PRODUCT: f64 = 0.06;
 const PRODUCT_PER_DIM: f64 = 0.01;
 const ROUND_PER_DIM: f64 = 5.0;
 pub(crate) const PRODUCT_DIMS: usize = 16;
+/// Deciding a pair that was left open, and what each dimension adds; by which power of the distance
+/// neighbours are taken to grow; and the most that rounding may move a point by beside it.
+const OPEN: f64 = 60.0;
+const OPEN_PER_DIM: f64 = 1.5;
+const OPEN_POWER: f64 = 32.0;
+const MOST_ROUNDED: f64 = 0.005;
 /// Gathering one candidate into a tile, per dimension.
 const GATHER_PER_DIM: f64 = 0.12;
 /// Looking up one row of cells.
@@ -138,6 +144,19 @@ pub(crate) fn product(summary: &Summary) -> Cost {
     let per_query = products(summary, PRODUCT, PRODUCT_PER_DIM) + BLOCK / block(summary);
     let index = index_cost::epsilon(summary, Strategy::Product, 0);
     Cost { tests: summary.right as f64, per_query, index }
+}
+
+/// Whether products of fewer bits pay, which take half the time and leave more pairs open: of so many
+/// points, each with so many neighbours. `share` is what rounding moves a point by, beside how far its
+/// neighbours are.
+///
+/// Neighbours are open that are nearer or farther than ε by four times that share, both ways together;
+/// in many dimensions their number goes with a high power of the distance.
+pub(crate) fn worth_pairs(points: usize, dim: usize, neighbors: f64, share: f64) -> bool {
+    let open = OPEN_POWER * 4.0 * share * neighbors.max(1.0);
+    let saved = PRODUCT_PER_DIM / 2.0 * dim as f64 * points as f64;
+    // Also false for a share that is not a number.
+    share < MOST_ROUNDED && open * (OPEN + OPEN_PER_DIM * dim as f64) < saved / 4.0
 }
 
 /// The products of a query with all points, each of which takes so long, and more for each dimension.

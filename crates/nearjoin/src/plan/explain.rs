@@ -15,8 +15,8 @@ impl Detail {
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
             Detail::Brute => vec!["every point is a candidate".into()],
-            Detail::Product => {
-                vec!["products of all points in f32, and what they leave open one by one".into()]
+            Detail::Product { .. } => {
+                vec!["products of all points, and what they leave open one by one".into()]
             }
             Detail::Directory(shape) => {
                 let (levels, parts, dims) = (shape.dims.len(), shape.fanout, &shape.dims);

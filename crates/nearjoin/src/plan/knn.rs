@@ -90,7 +90,8 @@ pub(super) fn alternatives(
         let per_query = products(summary, SCORE, SCORE_PER_DIM) + listed + QUERY;
         let index = index_cost::nearest(summary, Strategy::Product);
         let cost = Cost { tests: points, per_query, index };
-        all.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
+        let detail = Detail::Product { neighbors: k_of_all };
+        all.push(Alternative { strategy: Strategy::Product, cost, detail });
     }
     sort(&mut all, sharing);
     all

@@ -26,6 +26,7 @@ pub(crate) use budget::Budget;
 pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
+pub(crate) use estimate::worth_pairs;
 use estimate::{Cost, Sharing};
 pub(crate) use hybrid::{Role, Together, Weighed};
 pub(crate) use knn::scores_unit;

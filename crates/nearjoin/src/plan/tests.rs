@@ -282,7 +282,9 @@ fn few_queries_are_not_worth_an_index() {
     for (left, right) in [(1, 10_000_000), (10, 5_000_000)] {
         for dim in [2, 3, 6, 32] {
             assert_eq!(strategy(left, right, dim, &within), Strategy::Brute, "{left} in {dim}-D");
-            assert_eq!(strategy(left, right, dim, &nearest), Strategy::Brute, "{left} in {dim}-D");
+            // Products need no order of the points either.
+            let plain = if dim < 16 { Strategy::Brute } else { Strategy::Product };
+            assert_eq!(strategy(left, right, dim, &nearest), plain, "{left} in {dim}-D");
         }
     }
     assert_eq!(strategy(100_000, 1_000_000, 2, &within), Strategy::Grid);
@@ -296,22 +298,39 @@ fn many_dimensions_are_for_products() {
     for dim in [64, 100, 768, 4096] {
         assert_eq!(strategy(50_000, 50_000, dim, &nearest), Strategy::Product, "{dim}-D");
     }
-    // What an index cannot tell apart: each point has ten neighbours, within most of the extent.
     let first = |dim: usize, options: &Options| {
-        let summary =
-            neighbors(Summary { reach: 1.0, eps: 1.0, ..summary(50_000, dim, 1.0) }, 10.0);
+        let summary = neighbors(summary(50_000, dim, 1.0), 10.0);
         let asked = Asked { question: &within, options };
         let decision = on_cpu(&asked, &summary, &host());
         (decision.chosen.strategy, decision)
     };
-    let (strategy, decision) = first(100, &Options::default());
+    for dim in [16, 100, 4096] {
+        let (_, decision) = first(dim, &Options::default());
+        let seconds = |wanted: Strategy| {
+            let mut costs = decision.costs().filter(|cost| cost.0 == wanted);
+            costs.next().map(|cost| cost.1).unwrap()
+        };
+        assert!(seconds(Strategy::Product) < seconds(Strategy::Brute), "{dim}-D");
+    }
+    let few = first(4, &Options::default()).1;
+    assert!(few.costs().all(|cost| cost.0 != Strategy::Product), "few dimensions");
+    let by_name = Options { strategy: Strategy::Product, ..Options::default() };
+    assert_eq!(first(4, &by_name).0, Strategy::Product);
+    let (strategy, decision) = first(100, &by_name);
     assert_eq!(strategy, Strategy::Product);
     // The points as `f32` with two numbers beside each, and their rows.
     assert_eq!(decision.budget.index / 50_000, 4 * (100 + 2 + 1));
     assert!(decision.on_cpu().is_some_and(|how| !how.boxes && how.listed && how.unit == 256));
-    assert_ne!(first(4, &Options::default()).0, Strategy::Product);
-    let by_name = Options { strategy: Strategy::Product, ..Options::default() };
-    assert_eq!(first(4, &by_name).0, Strategy::Product);
+}
+
+#[test]
+fn fewer_bits_pay_where_hardly_any_pair_is_open() {
+    assert!(worth_pairs(50_000, 100, 1.0, 0.001));
+    assert!(worth_pairs(50_000, 100, 10.0, 0.001));
+    assert!(!worth_pairs(50_000, 100, 1.0, 0.1), "near points far from the centre");
+    assert!(!worth_pairs(50_000, 100, 10_000.0, 0.001), "many neighbours");
+    assert!(!worth_pairs(1000, 100, 10.0, 0.001), "few points");
+    assert!(!worth_pairs(50_000, 100, 1.0, f64::NAN));
 }
 
 #[test]

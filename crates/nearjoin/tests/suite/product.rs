@@ -77,7 +77,8 @@ fn check_nearest<T: Scalar>(kind: &str, n: usize, dim: usize) {
     let (data, others) = (points::<T>(kind, n, dim), points::<T>(kind, n / 3, dim));
     let left = Points::new(&data, dim).unwrap();
     let right = Points::new(&others, dim).unwrap();
-    let some = NeighborCurve::of_self(&left, Metric::L2).unwrap().eps(20.0).unwrap_or(1.0).max(1e-3);
+    let some =
+        NeighborCurve::of_self(&left, Metric::L2).unwrap().eps(20.0).unwrap_or(1.0).max(1e-3);
     for (k, most) in [(1, None), (10, None), (10, Some(some)), (300, None)] {
         for two in [false, true] {
             let context = format!("{kind} {} {n} × {dim}, k = {k}, two sets {two}", T::NAME);
@@ -114,6 +115,28 @@ fn many_pieces_and_panels_nearest() {
         check_nearest::<f32>(kind, 1500, 24);
         check_nearest::<f64>(kind, 1300, 17);
     }
+}
+
+/// So many points that products of fewer bits pay, where the processor has them.
+#[test]
+fn products_of_fewer_bits() {
+    let data = points::<f32>("spread", 9000, 63);
+    let all = Points::new(&data, 63).unwrap();
+    let eps = NeighborCurve::of_self(&all, Metric::L2).unwrap().eps(3.0).unwrap();
+    let within = |strategy| {
+        let join = EpsJoin::new(eps).strategy(strategy).device(Device::Cpu);
+        let mut sink = CsrSink::new().sorted(true).distances(true);
+        join.plan_self(&all).unwrap().run(&mut sink).unwrap();
+        rows(sink.csr())
+    };
+    assert!(within(Strategy::Product) == within(Strategy::Brute));
+    let nearest = |strategy| {
+        let mut neighbors = Neighbors::new();
+        let join = KnnJoin::new(7).strategy(strategy).device(Device::Cpu);
+        join.plan_self(&all).unwrap().run(&mut neighbors).unwrap();
+        (neighbors.ids().to_vec(), neighbors.distances().to_vec())
+    };
+    assert!(nearest(Strategy::Product) == nearest(Strategy::Brute));
 }
 
 /// Metrics other than L2 are left to brute force, and so is ε = 0.

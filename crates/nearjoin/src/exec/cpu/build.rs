@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::epsilon::CpuJoin;
 use super::kernel::{Kernels, SimdLevel};
 use super::numbers::Numbers;
-use super::product::beside;
+use super::product::{beside, kernels_for};
 use crate::error::Result;
 use crate::exec::part::{Part, check_positions};
 use crate::exec::pool::Pool;
-use crate::filter::product::{Summing, Within};
+use crate::filter::product::Within;
 use crate::index::layout::Making;
 use crate::index::{Index, Layout, Panels, directory, ego, grid, order, panels};
 use crate::memory::Buffer;
@@ -82,7 +82,7 @@ impl Arranging {
                 Ok(Asking { layout: side.layout, cell_rows: side.rows.into() })
             }
             Detail::Ego(dims) => self.layout(points, ego::sort(points, self.reach, dims)?),
-            Detail::Product => {
+            Detail::Product { .. } => {
                 Ok(Asking { layout: Layout::bare(points)?, cell_rows: Vec::new().into() })
             }
             _ => self.layout(points, order::identity(points.len())?),
@@ -95,12 +95,15 @@ impl Arranging {
         points: Points<'a, T>,
         bound: T,
         extents: &[(f64, f64)],
+        simd: SimdLevel,
     ) -> Result<(Index<T>, Asking<'a, T>)> {
         match &*self.detail {
-            Detail::Product => {
+            Detail::Product { neighbors } => {
                 let (dim, frame) = (points.dimension(), panels::frame(points, extents));
-                let within = Within::new(bound, dim, &frame, Summing::in_f32(dim));
-                let panels = Panels::new(points, frame, |point| beside(&within, point))?;
+                let near = Some(bound.to_f64().sqrt() * frame.scale);
+                let kernels = kernels_for(simd, points, &frame, *neighbors, near);
+                let within = Within::new(bound, dim, &frame, kernels.digits.summing(dim));
+                let panels = Panels::new(points, frame, kernels, |point| beside(&within, point))?;
                 Ok((Index::Product(panels, within), self.asking(points)?))
             }
             Detail::Grid(shape) => {
@@ -136,7 +139,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
         };
         let asking = right.map(|_| arranging.asking(left)).transpose()?;
         let (index, right_side) =
-            arranging.asked(right.unwrap_or(left), threshold.bound, setup.extents)?;
+            arranging.asked(right.unwrap_or(left), threshold.bound, setup.extents, setup.simd)?;
         let (left, cell_rows) = match asking {
             Some(asking) => (Some(Arc::new(asking.layout)), asking.cell_rows),
             None => (None, right_side.cell_rows),

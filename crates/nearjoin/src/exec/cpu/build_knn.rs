@@ -59,7 +59,8 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 (Finding::Sieve(sieve), leaves)
             }
             Strategy::Product => {
-                (Finding::Scores(Scores::new(right, setup.extents)?), Leaves::bare(right)?)
+                let scores = Scores::new(right, setup.extents, setup.simd, k)?;
+                (Finding::Scores(scores), Leaves::bare(right)?)
             }
             Strategy::Grid => {
                 let (rings, leaves) = Rings::new(right, &own_extents)?;

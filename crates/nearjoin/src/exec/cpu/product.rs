@@ -13,24 +13,62 @@
 use core::ops::ControlFlow;
 
 use super::epsilon::{Action, BLOCK, Cover, CpuJoin, Worker};
-use super::kernel::{Found, GROUP, Near, PANEL, ProductJob};
+use super::kernel::{Found, GROUP, Near, PANEL, ProductJob, ProductKernels, SimdLevel};
 use super::units::pieces;
 use crate::exec::{Reporter, Request, Work};
-use crate::filter::product::{Rounded, Within};
+use crate::filter::product::{Frame, Rounded, Within};
 use crate::index::panels::pack;
 use crate::index::{BoxOf, Index, Panels, Run};
+use crate::plan::worth_pairs;
 use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::summary::spread;
 
 /// Queries that pass over the candidates together.
 pub(super) const PIECE: usize = 256;
 /// Panels between two looks at what was found: a few hundred candidates.
 const PANELS: usize = 12;
 
+/// Points of a sample: those that are rounded, and those that they are compared with.
+const ROUNDED: usize = 32;
+const COMPARED: usize = 256;
+
+/// The loops over products of these points: of fewer bits, where the processor has them and few pairs
+/// would be open. `near` is how far a neighbour may be in the frame, or the nearest of a sample tells.
+pub(super) fn kernels_for<T: Scalar>(
+    simd: SimdLevel,
+    points: Points<'_, T>,
+    frame: &Frame,
+    neighbors: f64,
+    near: Option<f64>,
+) -> ProductKernels {
+    let plain = ProductKernels::new(simd);
+    let Some(pairs) = ProductKernels::of_pairs(simd) else { return plain };
+    let (len, dim) = (points.len(), points.dimension());
+    if len == 0 {
+        return plain;
+    }
+    let place = |row: usize, j: usize| frame.place(j, points.row(row)[j]);
+    let squared = |one: &dyn Fn(usize) -> f64| (0..dim).map(|j| one(j) * one(j)).sum::<f64>();
+    let mut shares: Vec<f64> = Vec::new();
+    for sample in 0..ROUNDED.min(len) {
+        let row = spread(sample, ROUNDED.min(len), len);
+        let lost = |j: usize| place(row, j) - f64::from(pairs.digits.round(place(row, j)));
+        let others = (0..COMPARED.min(len)).map(|other| spread(other, COMPARED.min(len), len));
+        let distance = |other: usize| squared(&|j| place(row, j) - place(other, j)).sqrt();
+        let near = near.unwrap_or_else(|| {
+            others.filter(|other| *other != row).map(distance).fold(f64::INFINITY, f64::min)
+        });
+        shares.push(squared(&lost).sqrt() / near);
+    }
+    shares.sort_by(f64::total_cmp);
+    if worth_pairs(len, dim, neighbors, shares[shares.len() / 2]) { pairs } else { plain }
+}
+
 /// Queries in groups, rounded as the candidates are.
 #[derive(Default)]
 pub(super) struct Grouped {
-    pub(super) coords: Vec<f32>,
+    coords: Vec<u32>,
     /// What their products are compared with; more than any where there is no query.
     pub(super) beside: [Vec<f32>; 2],
     pub(super) rounded: Vec<Rounded>,
@@ -45,14 +83,14 @@ impl Grouped {
         rows: &Run,
         beside: impl Fn(Rounded) -> [f32; 2],
     ) {
-        let (dim, padded) = (points.dimension(), rows.len().next_multiple_of(GROUP));
-        self.coords.resize(padded * dim, 0.0);
+        let (words, padded) = (panels.words(), rows.len().next_multiple_of(GROUP));
+        self.coords.resize(padded * words, 0);
         self.rounded.clear();
-        for (group, to) in self.coords.chunks_exact_mut(GROUP * dim).enumerate() {
+        for (group, to) in self.coords.chunks_exact_mut(GROUP * words).enumerate() {
             let first = rows.start as usize + group * GROUP;
             let these = first..(rows.end as usize).min(first + GROUP);
             let mut rounded = [Rounded::default(); GROUP];
-            pack::<T, GROUP>(panels.frame(), points, these.clone(), to, &mut rounded);
+            pack::<T, GROUP>(panels.rounding(), points, these.clone(), to, &mut rounded);
             self.rounded.extend_from_slice(&rounded[..these.len()]);
         }
         let [first, second] = &mut self.beside;
@@ -72,7 +110,6 @@ impl Grouped {
         &'a self,
         panels: &'a Panels,
         some: core::ops::Range<usize>,
-        dim: usize,
     ) -> ProductJob<'a> {
         let (coords, [open, sure]) = panels.some(some);
         let [query_open, query_sure] = &self.beside;
@@ -83,7 +120,7 @@ impl Grouped {
             queries: &self.coords,
             query_open,
             query_sure,
-            dim,
+            words: panels.words(),
         }
     }
 }
@@ -168,9 +205,9 @@ impl<T: Scalar> Products<T> {
         for start in (first..all).step_by(PANELS) {
             let some = start..all.min(start + PANELS);
             let candidates = join.right.len().min(some.end * PANEL) - some.start * PANEL;
-            let job = self.queries.job(panels, some, join.right.dim());
+            let job = self.queries.job(panels, some);
             self.found.clear();
-            join.kernels.product(&job, &mut self.found);
+            panels.kernels().near(&job, &mut self.found);
             self.tests += (candidates * self.piece.len()) as u64;
             self.sort_out(join, wanted, (start * PANEL) as u32);
             let done = Work { tests: work.tests + self.tests, ..work };

@@ -15,12 +15,12 @@
 
 use core::ops::ControlFlow;
 
-use super::kernel::{Found, NearestKernels, PANEL};
-use super::product::Grouped;
+use super::kernel::{Found, NearestKernels, PANEL, SimdLevel};
+use super::product::{Grouped, kernels_for};
 use super::select::Best;
 use crate::error::Result;
 use crate::exec::Work;
-use crate::filter::product::{Nearest, Summing};
+use crate::filter::product::{Nearest, Rounded};
 use crate::index::{Panels, Run, panels};
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -36,12 +36,19 @@ pub(crate) struct Scores {
 
 impl Scores {
     /// `extents` are those of all points of both sides.
-    pub(crate) fn new<T: Scalar>(right: Points<'_, T>, extents: &[(f64, f64)]) -> Result<Self> {
-        let dim = right.dimension();
-        let (frame, summing) = (panels::frame(right, extents), Summing::in_f32(dim));
+    pub(crate) fn new<T: Scalar>(
+        right: Points<'_, T>,
+        extents: &[(f64, f64)],
+        simd: SimdLevel,
+        k: usize,
+    ) -> Result<Self> {
+        let (dim, frame) = (right.dimension(), panels::frame(right, extents));
+        let kernels = kernels_for(simd, right, &frame, k as f64, None);
+        let summing = kernels.digits.summing(dim);
         let nearest = |panels_error| Nearest::new::<T>(dim, &frame, summing, panels_error);
         let halves = nearest(0.0);
-        let panels = Panels::new(right, frame.clone(), |point| [halves.half_norm(point.norm); 2])?;
+        let half = |point: Rounded| [halves.half_norm(point.norm); 2];
+        let panels = Panels::new(right, frame.clone(), kernels, half)?;
         let nearest = nearest(panels.error());
         Ok(Scores { panels, nearest })
     }
@@ -130,9 +137,9 @@ impl<T: Scalar> Scorer<T> {
         while start < all {
             let some = start..all.min(start + step);
             let candidates = search.right.len().min(some.end * PANEL) - some.start * PANEL;
-            let job = self.queries.job(panels, some.clone(), search.right.dimension());
+            let job = self.queries.job(panels, some.clone());
             self.found.clear();
-            search.kernels.product(&job, &mut self.found);
+            panels.kernels().scored(&job, &mut self.found);
             self.sort_out(search, unit, &some);
             (start, step) = (some.end, PANELS.min(2 * step));
             report(Work { tests: (candidates * unit.len()) as u64, ..Work::default() })?;

@@ -18,10 +18,10 @@ impl Random {
     }
 }
 
-/// A point in the frame as `f32`, and what is known of it.
-fn round<T: Scalar>(frame: &Frame, point: &[T]) -> (Vec<f32>, Rounded) {
+/// A point in the frame, rounded, and what is known of it.
+fn round<T: Scalar>(frame: &Frame, digits: Digits, point: &[T]) -> (Vec<f32>, Rounded) {
     let places: Vec<f64> = point.iter().enumerate().map(|(j, &x)| frame.place(j, x)).collect();
-    let h: Vec<f32> = places.iter().map(|&z| z as f32).collect();
+    let h: Vec<f32> = places.iter().map(|&z| digits.round(z)).collect();
     let norm = h.iter().map(|&h| f64::from(h) * f64::from(h)).sum();
     let lost = places.iter().zip(&h).map(|(z, &h)| (z - f64::from(h)).powi(2)).sum();
     (h, Rounded::new(norm, lost))
@@ -34,9 +34,18 @@ enum Order {
     Fused,
     /// In sixteen lanes that are added up in the end, products rounded on their own.
     Lanes,
-    /// As far up, or down, as steps that err by a whole unit can carry the sum.
-    Up,
-    Down,
+    /// As far up, or down, as steps that err by so much can carry the sum, and lose as much.
+    Up(f64, f64),
+    Down(f64, f64),
+}
+
+/// Every way, with the worst that numbers of these digits allow.
+fn orders(digits: Digits) -> [Order; 4] {
+    let (unit, lost) = match digits {
+        Digits::F32 => (f32::UNIT_ROUNDOFF, f32::SMALLEST / 2.0),
+        Digits::Bf16 => (2.0 * f32::UNIT_ROUNDOFF, f64::from(f32::MIN_POSITIVE)),
+    };
+    [Order::Fused, Order::Lanes, Order::Up(unit, lost), Order::Down(unit, lost)]
 }
 
 /// `h·h'`, less what it is compared with.
@@ -50,10 +59,10 @@ fn product(order: Order, a: &[f32], b: &[f32], beside: (f32, f32)) -> f32 {
             lanes.iter().sum::<f32>() - (beside.0 + beside.1)
         }
         // The sum begins with what it is compared with, as it may.
-        Order::Up | Order::Down => {
+        Order::Up(unit, lost) | Order::Down(unit, lost) => {
             let start = -(f64::from(beside.0) + f64::from(beside.1));
-            let sign = if matches!(order, Order::Up) { 1.0 } else { -1.0 };
-            let push = |x: f64| x + sign * (x.abs() * f32::UNIT_ROUNDOFF + f32::SMALLEST / 2.0);
+            let sign = if matches!(order, Order::Up(..)) { 1.0 } else { -1.0 };
+            let push = |x: f64| x + sign * (x.abs() * unit + lost);
             let sum =
                 terms.fold(push(start), |sum, (a, b)| push(sum + f64::from(*a) * f64::from(*b)));
             // Its sign is all that counts.
@@ -72,7 +81,7 @@ struct Tally {
 }
 
 /// Checks every pair of some points at some distances, and every order of sums.
-fn press<T: Scalar>(points: &[Vec<T>], epsilons: &[f64]) -> Tally {
+fn press<T: Scalar>(points: &[Vec<T>], epsilons: &[f64], digits: Digits) -> Tally {
     let dim = points[0].len();
     let extent = |j: usize| {
         let column = points.iter().map(|point| point[j].to_f64());
@@ -81,8 +90,8 @@ fn press<T: Scalar>(points: &[Vec<T>], epsilons: &[f64]) -> Tally {
     let extents: Vec<_> = (0..dim).map(extent).collect();
     let centre: Vec<_> = extents.iter().map(|(lo, hi)| lo / 2.0 + hi / 2.0).collect();
     let frame = Frame::new(&extents, &centre, 0);
-    let rounded: Vec<_> = points.iter().map(|point| round(&frame, point)).collect();
-    let summing = Summing::in_f32(dim);
+    let rounded: Vec<_> = points.iter().map(|point| round(&frame, digits, point)).collect();
+    let summing = digits.summing(dim);
     let worst = rounded.iter().map(|(_, r)| r.error).fold(0.0, f64::max);
     let nearest = Nearest::new::<T>(dim, &frame, summing, worst);
     let mut tally = Tally::default();
@@ -95,7 +104,7 @@ fn press<T: Scalar>(points: &[Vec<T>], epsilons: &[f64]) -> Tally {
                 let matches = sum <= threshold.bound;
                 let open = (within.open(*of_a), within.open(*of_b));
                 let sure = (within.sure(*of_a), within.sure(*of_b));
-                for order in [Order::Fused, Order::Lanes, Order::Up, Order::Down] {
+                for order in orders(digits) {
                     let may = product(order, a, b, open) >= 0.0;
                     let must = sure.0.is_finite() && product(order, a, b, sure) >= 0.0;
                     let context = format!("{order:?} {i} {j} ε {eps:e}, {sum:?}");
@@ -108,7 +117,7 @@ fn press<T: Scalar>(points: &[Vec<T>], epsilons: &[f64]) -> Tally {
                         tally.open += u64::from(may && !must);
                     }
                 }
-                press_nearest(&nearest, (a, *of_a), (b, *of_b), sum);
+                press_nearest(&nearest, (a, *of_a), (b, *of_b), sum, digits);
             }
         }
     }
@@ -122,10 +131,11 @@ fn press_nearest<T: Scalar>(
     (a, of_a): (&[f32], Rounded),
     (b, of_b): (&[f32], Rounded),
     sum: T,
+    digits: Digits,
 ) {
     let half = nearest.half_norm(of_b.norm);
     let limit = nearest.limit(of_a, nearest.reach(sum));
-    for order in [Order::Fused, Order::Lanes, Order::Up, Order::Down] {
+    for order in orders(digits) {
         assert!(product(order, a, b, (limit, half)) >= 0.0, "{order:?} {sum:?}");
     }
     for order in [Order::Fused, Order::Lanes] {
@@ -164,7 +174,8 @@ fn adversaries<T: Scalar>() {
             let points = points::<T>(12, dim, |i, j| x(i, j, &mut random));
             let mut epsilons = distances(&points);
             epsilons.extend(extra);
-            press(&points, &epsilons)
+            press(&points, &epsilons, Digits::Bf16);
+            press(&points, &epsilons, Digits::F32)
         };
         check(&mut |_, _, random| random.signed(), &[]);
         // Norms far beyond the distances: all digits cancel.
@@ -205,10 +216,12 @@ fn no_pair_is_missed_or_made_up_f64() {
 fn hardly_any_pair_is_open() {
     let mut random = Random(1);
     let points = points::<f32>(120, 100, |_, _| random.signed() + 0.3);
-    let tally = press(&points, &[7.0, 7.5, 8.0, 8.5]);
+    let tally = press(&points, &[7.0, 7.5, 8.0, 8.5], Digits::F32);
     assert!(tally.matches > tally.all / 10 && tally.matches < tally.all / 2);
     assert!(tally.sure > tally.matches * 99 / 100, "{} of {}", tally.sure, tally.matches);
     assert!(tally.open < tally.all / 1000, "{} of {}", tally.open, tally.all);
+    let tally = press(&points, &[7.0, 7.5, 8.0, 8.5], Digits::Bf16);
+    assert!(tally.open < tally.all / 50, "{} of {}", tally.open, tally.all);
 }
 
 /// The error of a product beside the bound: far below it for rounding as it happens, and not far below
@@ -217,7 +230,7 @@ fn hardly_any_pair_is_open() {
 fn the_bound_is_not_far_from_the_worst() {
     let mut random = Random(3);
     for dim in [64, 768, 4096] {
-        let summing = Summing::in_f32(dim);
+        let summing = Digits::F32.summing(dim);
         let (mut usual, mut worst) = (0f64, 0f64);
         for _ in 0..50 {
             let [a, b]: [Vec<f32>; 2] =
@@ -227,7 +240,7 @@ fn the_bound_is_not_far_from_the_worst() {
             let bound = summing.relative * (norm(&a) + norm(&b)) / 2.0;
             let error = |order| (f64::from(product(order, &a, &b, (0.0, 0.0))) - exact).abs();
             usual = usual.max(error(Order::Fused) / bound);
-            worst = worst.max(error(Order::Up) / bound);
+            worst = worst.max(error(orders(Digits::F32)[2]) / bound);
         }
         println!("{dim} dimensions: {usual:.4} of the bound, {worst:.3} at the worst");
         assert!(usual < 0.2 && worst > 0.2 && worst < 1.0, "{dim}: {usual} {worst}");

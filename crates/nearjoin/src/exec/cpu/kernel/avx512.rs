@@ -5,7 +5,9 @@
 
 use core::arch::x86_64::*;
 
+use super::product::{Found, Multiply, ProductJob, ProductKernels, product};
 use super::vector::{Vector, vector};
+use crate::filter::product::Digits;
 
 /// Whether this processor has what the kernels below are compiled for.
 pub(super) fn is_available() -> bool {
@@ -75,4 +77,36 @@ super::level! {
     F32x16, F64x8; F32x16, F64x8;
     tile 3 x 8;
     1 2 3 4 5 6 7 8
+}
+
+/// Two numbers of 16 bits in every lane.
+struct Pairs;
+
+impl Multiply<F32x16> for Pairs {
+    #[inline(always)]
+    unsafe fn add(a: F32x16, b: F32x16, sum: F32x16) -> F32x16 {
+        // SAFETY: any bits are a register of pairs; the caller promises the instruction set.
+        unsafe {
+            let [a, b] = [a, b].map(|x| core::mem::transmute::<__m512, __m512bh>(x.0));
+            F32x16(_mm512_dpbf16_ps(sum.0, a, b))
+        }
+    }
+}
+
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi1,bmi2,popcnt"
+)]
+unsafe fn multiply_pairs<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Found) {
+    // SAFETY: the caller has made sure that the processor has the features, and checked the job.
+    unsafe { product::<F32x16, Pairs, 3, 8, PRODUCTS>(job, found) }
+}
+
+/// Products of pairs, where the processor has them.
+pub(super) fn pairs() -> Option<ProductKernels> {
+    let (near, scored) = (multiply_pairs::<false> as _, multiply_pairs::<true> as _);
+    (is_available() && is_x86_feature_detected!("avx512bf16")).then_some(ProductKernels {
+        digits: Digits::Bf16,
+        near,
+        scored,
+    })
 }

@@ -2,8 +2,7 @@
 //! they keep of them.
 
 use super::lockstep::{Lockstep, ROWS};
-use super::product::{Found, ProductJob};
-use super::{BoxJob, DistancesFn, FULL, PAD, ProductFn, SimdLevel, ranks};
+use super::{BoxJob, DistancesFn, FULL, PAD, SimdLevel, ranks};
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -164,7 +163,6 @@ pub(crate) struct NearestKernels<T> {
     /// For 8, 16, 32 and 64 keys.
     pub(super) absorb: [AbsorbFn; 4],
     pub(super) decide: DecideFn<T>,
-    pub(super) product: ProductFn,
     pub(super) distances: DistancesFn<T>,
     pub(super) metric: Metric,
     pub(super) lanes: usize,
@@ -299,13 +297,6 @@ impl<T: Scalar> NearestKernels<T> {
     ) {
         // SAFETY: the level is available.
         unsafe { (self.decide)(self.metric, coords, queries, q, positions, out) }
-    }
-
-    /// Notes which candidates are near by their products, and the products.
-    pub(crate) fn product(&self, job: &ProductJob<'_>, found: &mut Found) {
-        job.check();
-        // SAFETY: the job is checked; the level is available.
-        unsafe { (self.product)(job, found) }
     }
 
     /// The accumulated distances of `query` and the rows `ids`.

@@ -115,8 +115,10 @@ macro_rules! level {
             use crate::exec::cpu::kernel::vector::{L1, L2, Linf, Norm};
             use crate::exec::cpu::kernel::{
                 BoxJob, Found, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, Lockstep,
-                NearestKernels, NodeJob, Open, PAD, Piece, ProductJob, Ranks, SiftJob, Sifted,
+                NearestKernels, NodeJob, Open, PAD, Piece, ProductJob, ProductKernels, Ranks,
+                SiftJob, Sifted,
             };
+            use crate::filter::product::Digits;
             use crate::metric::Metric;
 
             // SAFETY of every function here: the caller must have made sure that the
@@ -321,9 +323,11 @@ macro_rules! level {
                 sort::sort_lanes(columns);
             }
             $(#[$features])?
-            unsafe fn products<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Found) {
+            unsafe fn multiply<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Found) {
                 // SAFETY: as above.
-                unsafe { product::product::<$f32, $vectors, $queries, PRODUCTS>(job, found) }
+                unsafe {
+                    product::product::<$f32, product::Single, $vectors, $queries, PRODUCTS>(job, found)
+                }
             }
             $(#[$features])?
             unsafe fn distances<T: crate::scalar::Scalar>(
@@ -370,7 +374,6 @@ macro_rules! level {
                         measure: measure::<$norm, { if $d > 3 { 0 } else { $d } }>,
                         absorb: [absorb::<8>, absorb::<16>, absorb::<32>, absorb::<64>],
                         decide,
-                        product: products::<true>,
                         distances,
                         metric: $metric,
                         lanes: $lanes,
@@ -389,6 +392,11 @@ macro_rules! level {
                         Metric::Linf => nearest_by_dimension!(@ $metric, $dim, Linf, $kernels),
                     }
                 };
+            }
+
+            pub(in crate::exec::cpu::kernel) fn products() -> ProductKernels {
+                let (near, scored) = (multiply::<false> as _, multiply::<true> as _);
+                ProductKernels { digits: Digits::F32, near, scored }
             }
 
             pub(in crate::exec::cpu::kernel) fn nearest_f32(
@@ -425,7 +433,7 @@ macro_rules! level {
                     Metric::Linf => (by_dimension!(dim, count_f32, rows_f32, sift_f32, Linf, FUSED), boxes_f32::<Linf> as _),
                 };
                 let (gather, gather_f32, distances) = (gather::<f32>, gather::<f32>, distances::<f32>);
-                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, product: products::<false>, distances }
+                Kernels { fused: FUSED, exact, filter: None, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
             }
 
             pub(in crate::exec::cpu::kernel) fn kernels_f64(
@@ -451,10 +459,10 @@ macro_rules! level {
                 };
                 let (filter, gather_f32) = (Some(filter), gather::<f32>);
                 let (gather, distances) = (gather::<f64>, distances::<f64>);
-                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, product: products::<false>, distances }
+                Kernels { fused: FUSED, exact, filter, metric, boxes, localize, gather, gather_f32, labels, sort_rows, sort_u64, distances }
             }
         }
-        pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64};
+        pub(super) use instances::{kernels_f32, kernels_f64, nearest_f32, nearest_f64, products};
     };
 }
 pub(crate) use level;

@@ -27,7 +27,7 @@ pub(crate) use knn::{Hits, Kept, LeafJob, NearestKernels, NodeJob, Ranks};
 pub use level::SimdLevel;
 pub(crate) use level::level;
 pub(crate) use lockstep::{Lockstep, Margin, ROWS, TAG};
-pub(crate) use product::{Found, GROUP, Near, PANEL, ProductJob};
+pub(crate) use product::{Found, GROUP, Near, PANEL, ProductJob, ProductKernels};
 pub(crate) use ranks::FULL;
 pub(crate) use sort::LANES as SORTED_AT_ONCE;
 
@@ -180,7 +180,6 @@ type BoxesFn<T> = unsafe fn(&BoxJob<'_, T>, T, T) -> (u32, u32);
 type LocalizeFn = unsafe fn(&mut GatherJob<'_, f64, f32>) -> f32;
 type GatherFn<T> = unsafe fn(&mut GatherJob<'_, T, T>);
 type LabelsFn = unsafe fn(&[u32], &[Piece], &mut [u32]);
-type ProductFn = unsafe fn(&ProductJob<'_>, &mut Found);
 type DistancesFn<T> = unsafe fn(Metric, &[T], &[T], &[u32], &mut Vec<T>);
 
 /// The loops over lanes of one type.
@@ -242,7 +241,6 @@ pub(crate) struct Kernels<T> {
     labels: LabelsFn,
     sort_rows: unsafe fn(&mut [Vec<u32>], &mut Vec<[u32; SORTED_AT_ONCE]>),
     sort_u64: unsafe fn(&mut [[u64; SORTED_AT_ONCE]]),
-    product: ProductFn,
     distances: DistancesFn<T>,
 }
 
@@ -310,13 +308,6 @@ impl<T: Scalar> Kernels<T> {
     pub(crate) fn sort_u64(&self, columns: &mut [[u64; SORTED_AT_ONCE]]) {
         // SAFETY: the level is available.
         unsafe { (self.sort_u64)(columns) }
-    }
-
-    /// Notes which pairs are near by their products, and which of them surely.
-    pub(crate) fn product(&self, job: &ProductJob<'_>, found: &mut Found) {
-        job.check();
-        // SAFETY: the job is checked; the level is available.
-        unsafe { (self.product)(job, found) }
     }
 
     /// Accumulated distances, in the deciding arithmetic, of `query` and the rows `ids`.

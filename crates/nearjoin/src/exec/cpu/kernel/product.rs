@@ -3,7 +3,7 @@
 //! ```text
 //! for each panel of 48 candidates, which stays in the cache:
 //!     for each group of queries:
-//!         products of all of both, in registers; dimension after dimension:
+//!         products of all of both, in registers; word after word:
 //!             a row of candidates × each query
 //!         where one is no less than what is compared with it: note it
 //! ```
@@ -11,32 +11,35 @@
 // Indexed loops over tiles are unrolled into registers.
 #![allow(clippy::needless_range_loop)]
 
+use super::SimdLevel;
 use super::vector::Vector;
+use crate::filter::product::Digits;
 
-/// Candidates that stand side by side, and queries that do: a row of so many for each dimension.
+/// Candidates that stand side by side, and queries that do: a row of so many for each word.
 pub(crate) const PANEL: usize = 48;
 pub(crate) const GROUP: usize = 8;
 
 /// Queries against candidates, both in whole groups.
 pub(crate) struct ProductJob<'a> {
-    /// Panels of candidates, and for each candidate what its products are compared with.
-    pub(crate) panels: &'a [f32],
+    /// Panels of candidates, in words; and for each candidate what its products are compared with.
+    pub(crate) panels: &'a [u32],
     pub(crate) open: &'a [f32],
     pub(crate) sure: &'a [f32],
     /// Groups of queries, and the same for each query. A pair is near where the product is not less
     /// than what both have, and sure where that holds for the second numbers too.
-    pub(crate) queries: &'a [f32],
+    pub(crate) queries: &'a [u32],
     pub(crate) query_open: &'a [f32],
     pub(crate) query_sure: &'a [f32],
-    pub(crate) dim: usize,
+    /// Words of a point.
+    pub(crate) words: usize,
 }
 
 impl ProductJob<'_> {
     pub(super) fn check(&self) {
         let (candidates, queries) = (self.open.len(), self.query_open.len());
         assert!(candidates.is_multiple_of(PANEL) && queries.is_multiple_of(GROUP));
-        assert!(candidates * self.dim <= self.panels.len() && candidates <= self.sure.len());
-        assert!(queries * self.dim <= self.queries.len() && queries <= self.query_sure.len());
+        assert!(candidates * self.words <= self.panels.len() && candidates <= self.sure.len());
+        assert!(queries * self.words <= self.queries.len() && queries <= self.query_sure.len());
     }
 }
 
@@ -64,6 +67,74 @@ impl Near {
     }
 }
 
+/// What is done with a word of a candidate and one of a query.
+///
+/// # Safety
+/// As for [`Vector`].
+#[allow(clippy::missing_safety_doc)]
+pub(super) trait Multiply<V> {
+    /// The product, or that of both numbers in the words, and a sum.
+    unsafe fn add(a: V, b: V, sum: V) -> V;
+}
+
+/// Words are numbers.
+pub(super) struct Single;
+
+impl<V: Vector> Multiply<V> for Single {
+    #[inline(always)]
+    unsafe fn add(a: V, b: V, sum: V) -> V {
+        // SAFETY: the caller promises the instruction set.
+        unsafe { a.mul_add(b, sum) }
+    }
+}
+
+type ProductFn = unsafe fn(&ProductJob<'_>, &mut Found);
+
+/// The loops over products of numbers of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct ProductKernels {
+    pub(crate) digits: Digits,
+    pub(super) near: ProductFn,
+    pub(super) scored: ProductFn,
+}
+
+impl ProductKernels {
+    /// Those for `f32`, of a level that [`SimdLevel::is_available`].
+    pub(crate) fn new(level: SimdLevel) -> Self {
+        assert!(level.is_available());
+        match level {
+            SimdLevel::Scalar => super::scalar::products(),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => super::avx2::products(),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => super::avx512::products(),
+        }
+    }
+
+    /// Those for pairs of fewer bits, where the processor has them.
+    pub(crate) fn of_pairs(level: SimdLevel) -> Option<Self> {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => super::avx512::pairs(),
+            _ => None,
+        }
+    }
+
+    /// Notes which pairs are near by their products, and which of them surely.
+    pub(crate) fn near(&self, job: &ProductJob<'_>, found: &mut Found) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.near)(job, found) }
+    }
+
+    /// Notes which pairs are near by their products, and the products.
+    pub(crate) fn scored(&self, job: &ProductJob<'_>, found: &mut Found) {
+        job.check();
+        // SAFETY: the job is checked; the level is available.
+        unsafe { (self.scored)(job, found) }
+    }
+}
+
 /// What a job found: for each query in ascending order of the candidates.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -86,6 +157,7 @@ impl Found {
 #[inline(always)]
 pub(super) unsafe fn product<
     V: Vector<Lane = f32>,
+    M: Multiply<V>,
     const VECTORS: usize,
     const QUERIES: usize,
     const PRODUCTS: bool,
@@ -93,7 +165,7 @@ pub(super) unsafe fn product<
     job: &ProductJob<'_>,
     found: &mut Found,
 ) {
-    let dim = job.dim;
+    let words = job.words;
     let mut panel = 0;
     while panel < job.open.len() {
         let mut first = 0;
@@ -104,9 +176,10 @@ pub(super) unsafe fn product<
                 // vectors within the panel, and queries within the group.
                 unsafe {
                     let group = first - first % GROUP;
-                    let candidates = job.panels.as_ptr().add(panel * dim + lane);
-                    let queries = job.queries.as_ptr().add(group * dim + first % GROUP);
-                    let sums = tile::<V, VECTORS, QUERIES>(candidates, queries, dim);
+                    let candidates = job.panels.as_ptr().add(panel * words + lane);
+                    let queries = job.queries.as_ptr().add(group * words + first % GROUP);
+                    let (candidates, queries) = (candidates.cast(), queries.cast());
+                    let sums = tile::<V, M, VECTORS, QUERIES>(candidates, queries, words);
                     note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, panel + lane, found);
                 }
                 lane += VECTORS * V::LANES;
@@ -119,15 +192,20 @@ pub(super) unsafe fn product<
 
 /// The products of some queries and some vectors of candidates.
 #[inline(always)]
-unsafe fn tile<V: Vector<Lane = f32>, const VECTORS: usize, const QUERIES: usize>(
+unsafe fn tile<
+    V: Vector<Lane = f32>,
+    M: Multiply<V>,
+    const VECTORS: usize,
+    const QUERIES: usize,
+>(
     mut candidates: *const f32,
     mut queries: *const f32,
-    dim: usize,
+    words: usize,
 ) -> [[V; VECTORS]; QUERIES] {
-    // SAFETY: the caller promises a row of candidates and of queries for each dimension.
+    // SAFETY: the caller promises a row of candidates and of queries for each word.
     unsafe {
         let mut sums = [[V::splat(0.0); VECTORS]; QUERIES];
-        for _ in 0..dim {
+        for _ in 0..words {
             let mut row = [V::splat(0.0); VECTORS];
             for v in 0..VECTORS {
                 row[v] = V::load(candidates.add(v * V::LANES));
@@ -135,7 +213,7 @@ unsafe fn tile<V: Vector<Lane = f32>, const VECTORS: usize, const QUERIES: usize
             for q in 0..QUERIES {
                 let x = V::splat(*queries.add(q));
                 for v in 0..VECTORS {
-                    sums[q][v] = row[v].mul_add(x, sums[q][v]);
+                    sums[q][v] = M::add(row[v], x, sums[q][v]);
                 }
             }
             candidates = candidates.wrapping_add(PANEL);
