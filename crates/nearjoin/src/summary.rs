@@ -18,6 +18,9 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
+/// Dimensions from which on nothing is known of boxes without a try.
+const MANY: usize = 16;
+
 /// How much is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
@@ -164,9 +167,14 @@ impl Summary {
             pairs: Pairs::none(dim),
             pruning: None,
         };
-        summary.pruning = effort
-            .nearest
-            .and_then(|k| Pruning::sample(left, other, threshold, &summary.extents, k));
+        // In many dimensions only a try tells whether boxes are any good within ε, either.
+        let tried = effort.nearest.or((dim >= MANY && effort.ordered > 0).then_some(1));
+        let nearest = match effort.nearest {
+            Some(_) => *threshold,
+            None => Threshold::none(threshold.metric, threshold.scale),
+        };
+        summary.pruning =
+            tried.and_then(|k| Pruning::sample(left, other, &nearest, &summary.extents, k));
         summary.sample(left, other, threshold, effort);
         summary
     }

@@ -5,6 +5,7 @@
 //! they choose between strategies that differ by more.
 
 use super::index_cost;
+use super::knn::tree_tests;
 use super::quantiles;
 use super::trial::{self, Tried};
 use crate::index::grid::Axis;
@@ -278,8 +279,12 @@ pub(super) fn tried(summary: &Summary, dims: &[usize], neighbors: f64, try_it: b
         return Tried { tests: piles(neighbors), taken };
     }
     let tried = try_it.then(|| trial::ego(summary, dims, neighbors)).flatten();
-    let tried = tried
-        .unwrap_or_else(|| Tried { tests: spheres(summary, dims.len(), neighbors), taken: 0.0 });
+    let tried = tried.unwrap_or_else(|| {
+        // Where boxes were tried for the nearest, they are no better within ε.
+        let boxes = summary.pruning.map(|_| tree_tests(summary, neighbors.max(1.0) as usize));
+        let tests = spheres(summary, dims.len(), neighbors).max(boxes.unwrap_or(0.0));
+        Tried { tests, taken: 0.0 }
+    });
     Tried { tests: tried.tests.min(summary.right as f64), ..tried }
 }
 
