@@ -182,7 +182,7 @@ def test_results_tell_of_themselves(device):
         assert len(pickle.loads(pickle.dumps(result, protocol))) == len(result)
 
 
-@pytest.mark.parametrize("strategy", ["brute", "directory", "grid", "ego"])
+@pytest.mark.parametrize("strategy", ["brute", "directory", "grid", "ego", "product"])
 def test_every_strategy_gives_the_same(strategy, rows):
     x = random(np.float32, 700)
     expected = rows(nearjoin.eps_join(x, 0.1, device="cpu"))
