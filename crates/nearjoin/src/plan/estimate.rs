@@ -279,13 +279,11 @@ pub(super) fn tried(summary: &Summary, dims: &[usize], neighbors: f64, try_it: b
         return Tried { tests: piles(neighbors), taken };
     }
     let tried = try_it.then(|| trial::ego(summary, dims, neighbors)).flatten();
-    let tried = tried.unwrap_or_else(|| {
-        // Where boxes were tried for the nearest, they are no better within ε.
-        let boxes = summary.pruning.map(|_| tree_tests(summary, neighbors.max(1.0) as usize));
-        let tests = spheres(summary, dims.len(), neighbors).max(boxes.unwrap_or(0.0));
-        Tried { tests, taken: 0.0 }
-    });
-    Tried { tests: tried.tests.min(summary.right as f64), ..tried }
+    let tried = tried
+        .unwrap_or_else(|| Tried { tests: spheres(summary, dims.len(), neighbors), taken: 0.0 });
+    // Where boxes were tried for the nearest, as in many dimensions, they are no better within ε.
+    let boxes = summary.pruning.map_or(0.0, |_| tree_tests(summary, neighbors.max(1.0) as usize));
+    Tried { tests: tried.tests.max(boxes).min(summary.right as f64), ..tried }
 }
 
 /// The recursive join over boxes of sixteen points.
