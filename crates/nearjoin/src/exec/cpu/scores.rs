@@ -187,9 +187,14 @@ impl<T: Scalar> Scorer<T> {
             let measured = &self.shortlists[query].measured;
             if measured.len() == k {
                 let kth = measured.iter().copied().max().map(|near| T::from_near(near).0);
-                let reach = kth.map_or(f64::INFINITY, |kth| nearest.reach(kth));
+                let limit = match kth {
+                    // Candidates come in the order of their rows: of equal points no later one is nearer.
+                    Some(kth) if kth == T::ZERO => f32::INFINITY,
+                    Some(kth) => nearest.limit(rounded, nearest.reach(kth)),
+                    None => f32::NEG_INFINITY,
+                };
                 let limits = &mut self.queries.beside[0];
-                limits[query] = limits[query].max(nearest.limit(rounded, reach));
+                limits[query] = limits[query].max(limit);
             }
             self.shortlists[query].full = waiting(k);
         }
