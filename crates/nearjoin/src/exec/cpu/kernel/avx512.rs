@@ -101,12 +101,21 @@ unsafe fn multiply_pairs<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut
     unsafe { product::<F32x16, Pairs, 3, 8, PRODUCTS>(job, found) }
 }
 
-/// Products of pairs, where the processor has them.
+/// Products of pairs, where the processor has them and is faster by them.
+///
+/// A count of 50,000 points in 100 dimensions took 0.56 of the time of `f32` on a Zen 5, and 1.8 times as long
+/// on a Sapphire Rapids.
 pub(super) fn pairs() -> Option<ProductKernels> {
     let (near, scored) = (multiply_pairs::<false> as _, multiply_pairs::<true> as _);
-    (is_available() && is_x86_feature_detected!("avx512bf16")).then_some(ProductKernels {
-        digits: Digits::Bf16,
-        near,
-        scored,
-    })
+    let has_pairs = is_available() && is_x86_feature_detected!("avx512bf16");
+    (has_pairs && is_amd()).then_some(ProductKernels { digits: Digits::Bf16, near, scored })
+}
+
+/// Whether AMD made this processor.
+fn is_amd() -> bool {
+    // Safe from some version of Rust on.
+    #[allow(unused_unsafe)]
+    // SAFETY: every processor of this family has the instruction.
+    let name = unsafe { __cpuid(0) };
+    [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
 }
