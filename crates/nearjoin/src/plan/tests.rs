@@ -23,13 +23,7 @@ fn host() -> Host {
 }
 
 fn gpu(free: u64) -> GpuFacts {
-    GpuFacts {
-        name: "gpu".into(),
-        memory: 2 * free,
-        free,
-        multiprocessors: 132,
-        matrix_units: true,
-    }
+    GpuFacts { name: "gpu".into(), memory: 2 * free, free, multiprocessors: 132 }
 }
 
 /// What is asked within ε, with the options changed.

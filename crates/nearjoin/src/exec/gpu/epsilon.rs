@@ -11,7 +11,6 @@ use super::driver::{self, Fault};
 use super::index::{Builder, Making, Ordered, Shape, Table};
 use super::job::{self, Pattern};
 use super::launch::{Counters, GpuJoin, Mode};
-use super::product::Products;
 use super::session::{self, Session};
 use super::slabs::Slabs;
 use crate::error::Result;
@@ -103,9 +102,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let stage = session.stage(0);
         let norm = job::norm(setup.threshold.metric);
         let (detail, queries) = (setup.detail, setup.left.len());
-        let products = Products::of(setup, &stage)?.map(Arc::new);
-        let with = products.as_deref();
-        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries, with)?;
+        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
         Ok(GpuJoin {
@@ -117,7 +114,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             left: None,
             right: Arc::new(right),
             table: Arc::new(table),
-            products,
             same: setup.right.is_none(),
             include_self: setup.include_self,
             removal: setup.removal,
@@ -129,8 +125,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
         let (norm, queries) = (job::norm(self.threshold.metric), points.len());
-        let (detail, with) = (self.detail, self.products.as_deref());
-        let (left, _) = side(&self.session, &stage, detail, norm, points, rows, queries, with)?;
+        let (left, _) = side(&self.session, &stage, self.detail, norm, points, rows, queries)?;
         stage.finish()?;
         Ok(left)
     }
@@ -164,7 +159,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             left: None,
             right: self.right.clone(),
             table: self.table.clone(),
-            products: self.products.clone(),
             same: self.same,
             include_self: self.include_self,
             removal: self.removal,
@@ -239,7 +233,6 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
 
 /// Copies points to the device, and puts them in the order of the index. `queries` is the number of
 /// points that ask.
-#[allow(clippy::too_many_arguments)]
 fn side<T: Scalar>(
     session: &Session<'_>,
     stage: &Stage,
@@ -248,7 +241,6 @@ fn side<T: Scalar>(
     points: Points<'_, T>,
     rows: Option<&[u32]>,
     queries: usize,
-    products: Option<&Products>,
 ) -> driver::Result<(Ordered<T>, Table<T>)> {
     let narrow = session.how.narrow.as_ref();
     let making = Making {
@@ -258,7 +250,6 @@ fn side<T: Scalar>(
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
         alone: session.is_lane(),
-        products,
     };
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);
