@@ -93,7 +93,6 @@ pub(crate) struct State {
     pub(crate) memory: Memory,
     pub(crate) lazy: bool,
     pub(crate) backwards: bool,
-    pub(crate) unit_error: f64,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
     /// The kernels that have run, as module and name.
@@ -108,7 +107,6 @@ impl State {
             memory: Memory::new(memory),
             lazy: false,
             backwards: false,
-            unit_error: 1.0,
             faults: Faults {
                 allocation: None,
                 largest: usize::MAX,
@@ -241,7 +239,7 @@ impl State {
                     return self.alive();
                 }
                 self.launched.insert((launch.module.clone(), launch.name));
-                if let Err(reason) = launch.run(self.backwards, self.unit_error) {
+                if let Err(reason) = launch.run(self.backwards) {
                     self.lose(reason.clone());
                     panic!("{reason}");
                 }
