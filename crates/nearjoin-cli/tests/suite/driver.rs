@@ -36,7 +36,6 @@ const FUNCTIONS: &[&str] = &[
     "cuEventSynchronize",
     "cuModuleLoadDataEx",
     "cuModuleGetFunction",
-    "cuFuncSetAttribute",
     "cuLaunchKernel",
     "cuGetErrorName",
     "cuGetErrorString",
