@@ -36,6 +36,7 @@ const FUNCTIONS: &[&str] = &[
     "cuEventSynchronize",
     "cuModuleLoadDataEx",
     "cuModuleGetFunction",
+    "cuFuncSetAttribute",
     "cuLaunchKernel",
     "cuGetErrorName",
     "cuGetErrorString",
