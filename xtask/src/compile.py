@@ -1,7 +1,7 @@
 """Compiles CUDA sources to PTX with NVRTC, and PTX to ready-made code with ptxas.
 
 compile.py fixed|random SOURCES FOLDER OPTION... reads modules from its input, one to a line (name, file,
-architectures or -, definitions), and writes the PTX of each to FOLDER/name.ptx and its code for an
+what the PTX is for, architectures or -, definitions), and writes the PTX of each to FOLDER/name.ptx and its code for an
 architecture to FOLDER/name.architecture. The first argument says at which addresses memory is to be.
 """
 
@@ -37,13 +37,13 @@ def without_comments(ptx):
 def compile_module(module):
     """Writes PTX and code of a module. Returns whether that failed, and what was said of it."""
     _, sources, folder, *options = sys.argv[1:]
-    name, file, architectures, *defines = module.split()
+    name, file, virtual, architectures, *defines = module.split()
     with open(os.path.join(sources, file), "rb") as source:
         code = source.read()
     # Errors are told with the file's name as it is given here.
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, file.encode(), 0, None, None)
-    options += [f"-I{sources}"] + [f"-D{define}" for define in defines]
+    options += [f"--gpu-architecture={virtual}", f"-I{sources}"] + [f"-D{define}" for define in defines]
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     failed = nvrtc.nvrtcCompileProgram(program, len(options), array)
     log = text(program, "ProgramLog").strip()

@@ -145,8 +145,8 @@ fn name_of((major, minor): (u32, u32)) -> String {
     format!("sm_{major}{minor}")
 }
 
-/// Hands the modules to `compile.py`, one to a line: name, file, the architectures that there is to
-/// be ready-made code for, definitions.
+/// Hands the modules to `compile.py`, one to a line: name, file, what the PTX is for, the architectures
+/// that there is to be ready-made code for, definitions.
 fn run_compiler(modules: &[Module], addresses: Addresses, folder: &Path) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compile.py");
     let mut child = Command::new(python()?)
@@ -166,7 +166,9 @@ fn run_compiler(modules: &[Module], addresses: Addresses, folder: &Path) -> Resu
             false => "-".into(),
         };
         let defines = module.defines().join(" ");
-        writeln!(input, "{module} {} {architectures} {defines}", module.file())?;
+        let (major, minor) = module.least_capability();
+        let virtual_one = format!("compute_{major}{minor}");
+        writeln!(input, "{module} {} {virtual_one} {architectures} {defines}", module.file())?;
     }
     drop(input);
     if child.wait()?.success() { Ok(()) } else { Err("the kernels do not compile".into()) }

@@ -6,6 +6,7 @@
 // the two macros, and everything of CUDA that kernels may use:
 //
 //   __device__ __forceinline__ __noinline__ __grid_constant__ __shared__ (static arrays only) __launch_bounds__
+//   what matrix.cuh has
 //   threadIdx.x blockIdx.x blockDim.x gridDim.x
 //   __syncthreads __syncwarp __ballot_sync __any_sync __all_sync __shfl_sync
 //   __shfl_up_sync __shfl_xor_sync __match_any_sync __popc __popcll __ffs __clz __clzll
@@ -21,6 +22,8 @@
 #ifndef NEARJOIN_SIMT
 #define KERNEL(name) extern "C" __global__ void name
 #define EXPORT(name)
+// Shared memory beyond what a block may declare: as much as `Module::shared_bytes` says.
+#define DYNAMIC_SHARED(name, bytes) extern __shared__ __align__(128) unsigned char name[]
 #endif
 
 typedef unsigned int u32;

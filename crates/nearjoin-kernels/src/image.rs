@@ -47,19 +47,24 @@ macro_rules! pack {
     };
 }
 
-static PACKS: [Pack; 19] = [
+static PACKS: [Pack; 24] = [
     pack!("count_f32"),
     pack!("count_f64"),
+    pack!("decide_f32", no ready-made code),
+    pack!("decide_f64", no ready-made code),
     pack!("degrees_f32"),
     pack!("degrees_f64"),
     pack!("fill_f32"),
     pack!("fill_f64"),
+    pack!("halves_f32", no ready-made code),
+    pack!("halves_f64", no ready-made code),
     pack!("index_f32"),
     pack!("index_f64"),
     pack!("list_f32", no ready-made code),
     pack!("list_f64", no ready-made code),
     pack!("nearest_f32"),
     pack!("nearest_f64", no ready-made code),
+    pack!("product", no ready-made code),
     pack!("query_f32", no ready-made code),
     pack!("query_f64", no ready-made code),
     pack!("rows_f32"),
@@ -70,7 +75,7 @@ static PACKS: [Pack; 19] = [
 ];
 
 impl Image {
-    /// The PTX of a module, which every driver compiles.
+    /// The PTX of a module, which every driver compiles for GPUs that can have it.
     ///
     /// # Panics
     /// If the packs of this crate are damaged.

@@ -26,6 +26,12 @@ pub enum Module {
     Rows(Float),
     /// The order of a tree, and its boxes.
     Tree(Float),
+    /// Points as numbers of 16 bits.
+    Halves(Float),
+    /// Products of those on matrix units.
+    Product(Tile),
+    /// Pairs that a product leaves open.
+    Decide(Float),
     /// The ε-join, and the KNN-join.
     Join(Join),
     /// One that this crate has not: for tests of drivers.
@@ -62,6 +68,16 @@ pub enum Family {
     Query,
     /// The nearest are kept.
     Nearest,
+}
+
+/// What a block computes of a product: 128 × 128 of its elements, some steps of 64 dimensions at a time.
+/// (Twice as wide, with the shared memory that takes, was no faster.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tile {
+    /// Of points of 128 dimensions at the most: those of the rows stay where they are.
+    Narrow,
+    /// Of any points.
+    Wide,
 }
 
 /// The type of points.
@@ -110,6 +126,30 @@ impl Family {
             Family::List => "list",
             Family::Query => "query",
             Family::Nearest => "nearest",
+        }
+    }
+}
+
+impl Tile {
+    const ALL: [Tile; 2] = [Tile::Narrow, Tile::Wide];
+
+    /// Rows of a tile, and its columns.
+    pub const SIDE: usize = 128;
+    /// Threads of a block.
+    pub const THREADS: u32 = 128;
+
+    fn name(self) -> &'static str {
+        match self {
+            Tile::Narrow => "narrow",
+            Tile::Wide => "wide",
+        }
+    }
+
+    /// Steps that are in shared memory at a time.
+    const fn stages(self) -> usize {
+        match self {
+            Tile::Narrow => 3,
+            Tile::Wide => 2,
         }
     }
 }
@@ -165,9 +205,23 @@ impl Module {
         Module::Join(Join { family, float, norm, width })
     }
 
+    /// Bytes of shared memory that a block of its kernels has beyond what they declare.
+    pub const fn shared_bytes(self) -> u32 {
+        let Module::Product(tile) = self else { return 0 };
+        // The rows of a step have 128 bytes.
+        let (kept, lines) = match tile {
+            Tile::Narrow => (2 * Tile::SIDE, Tile::SIDE),
+            Tile::Wide => (0, 2 * Tile::SIDE),
+        };
+        (128 * (kept + tile.stages() * lines)) as u32
+    }
+
     /// Every module of this crate.
     pub fn all() -> impl Iterator<Item = Module> {
-        let of_type = |float| [Module::Index(float), Module::Rows(float), Module::Tree(float)];
+        let of_type = |float| {
+            let (halves, decide) = (Module::Halves(float), Module::Decide(float));
+            [Module::Index(float), Module::Rows(float), Module::Tree(float), halves, decide]
+        };
         let joins = Family::ALL.into_iter().flat_map(|family| {
             Float::ALL.into_iter().flat_map(move |float| {
                 Norm::ALL.into_iter().flat_map(move |norm| {
@@ -180,7 +234,9 @@ impl Module {
                 })
             })
         });
-        [Module::Sort].into_iter().chain(Float::ALL.into_iter().flat_map(of_type)).chain(joins)
+        let products = Tile::ALL.map(Module::Product).into_iter();
+        let others = [Module::Sort].into_iter().chain(products);
+        others.chain(Float::ALL.into_iter().flat_map(of_type)).chain(joins)
     }
 }
 
@@ -192,6 +248,9 @@ impl fmt::Display for Module {
             Module::Index(float) => write!(f, "index_{}", float.name()),
             Module::Rows(float) => write!(f, "rows_{}", float.name()),
             Module::Tree(float) => write!(f, "tree_{}", float.name()),
+            Module::Halves(float) => write!(f, "halves_{}", float.name()),
+            Module::Product(tile) => write!(f, "product_{}", tile.name()),
+            Module::Decide(float) => write!(f, "decide_{}", float.name()),
             Module::Join(Join { family, float, norm, width }) => {
                 write!(f, "{}_{}_{width}_{}", family.name(), float.name(), norm.name())
             }

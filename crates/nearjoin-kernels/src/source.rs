@@ -6,15 +6,14 @@
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{Family, Float, Join, Module, Norm};
+use crate::{Family, Float, Join, Module, Norm, Tile};
 
 /// The compiler: a package of PyPI. An early version of CUDA 12, because the version of the PTX
 /// sets the oldest driver that loads it.
 pub const COMPILER: &str = "nvidia-cuda-nvrtc-cu12==12.0.140";
 
 /// Its options. A multiplication and an addition are fused only where a kernel says `fma`.
-pub const OPTIONS: [&str; 4] =
-    ["--gpu-architecture=compute_75", "--std=c++17", "--fmad=false", "-default-device"];
+pub const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "-default-device"];
 
 /// The assembler, which makes code for one architecture of PTX: a package of PyPI. The last
 /// version of CUDA 12: it knows the latest GPUs, and every driver for CUDA 12 that knows a GPU
@@ -38,6 +37,9 @@ impl Module {
             Module::Index(_) => "index.cu",
             Module::Rows(_) => "rows.cu",
             Module::Tree(_) => "tree.cu",
+            Module::Halves(_) => "halves.cu",
+            Module::Product(_) => "product.cu",
+            Module::Decide(_) => "decide.cu",
             Module::Join(join) => match join.family {
                 Family::Count => "count.cu",
                 Family::Degrees => "degrees.cu",
@@ -50,6 +52,14 @@ impl Module {
         }
     }
 
+    /// The compute capability that its PTX is for: devices of that and of later ones have it.
+    pub fn least_capability(self) -> (u32, u32) {
+        match self {
+            Module::Product(_) => (8, 0),
+            _ => (7, 5),
+        }
+    }
+
     /// What is defined when it is compiled: `NAME` or `NAME=value`.
     pub fn defines(self) -> Vec<String> {
         let scalar = |float| match float {
@@ -58,7 +68,18 @@ impl Module {
         };
         match self {
             Module::Sort | Module::Other(_) => vec![],
-            Module::Index(float) | Module::Rows(float) | Module::Tree(float) => vec![scalar(float)],
+            Module::Index(float)
+            | Module::Rows(float)
+            | Module::Tree(float)
+            | Module::Halves(float) => vec![scalar(float)],
+            Module::Decide(float) => {
+                vec![scalar(float), "NORM_SQUARES".into(), "WIDTH=0".into()]
+            }
+            Module::Product(tile) => vec![
+                format!("STAGES={}u", tile.stages()),
+                format!("RESIDENT={}", u32::from(tile == Tile::Narrow)),
+                format!("BYTES={}u", self.shared_bytes()),
+            ],
             Module::Join(Join { float, norm, width, .. }) => {
                 let norm = match norm {
                     Norm::Squares => "NORM_SQUARES",
@@ -84,7 +105,8 @@ impl Module {
                 };
                 often && norm == Norm::Squares && matches!(width, 2 | 4)
             }
-            Module::Other(_) => false,
+            // What is compared by them takes longer than the driver's compiler.
+            Module::Halves(_) | Module::Product(_) | Module::Decide(_) | Module::Other(_) => false,
             _ => true,
         }
     }
@@ -96,6 +118,7 @@ impl Module {
             Module::Join(Join { family, float, .. }) => {
                 format!("{}_{}", family.name(), float.name())
             }
+            Module::Product(_) => "product".into(),
             _ => self.to_string(),
         }
     }
@@ -150,7 +173,8 @@ pub fn stamp() -> io::Result<String> {
     hash.add(format!("{ARCHITECTURES:?}").as_bytes());
     for module in Module::all() {
         let (file, defines, ready) = (module.file(), module.defines(), module.is_ready_made());
-        hash.add(format!("{module} {file} {defines:?} {ready}").as_bytes());
+        let least = module.least_capability();
+        hash.add(format!("{module} {file} {defines:?} {ready} {least:?}").as_bytes());
     }
     let mut files: Vec<_> = fs::read_dir(folder())?
         .map(|entry| entry.map(|entry| entry.path()))

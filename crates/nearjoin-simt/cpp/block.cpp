@@ -22,6 +22,9 @@
 __thread SimtIndex threadIdx, blockIdx, blockDim, gridDim;
 
 namespace simt {
+
+__thread double unit_error = 1.0;
+
 namespace {
 
 const unsigned WARP = 32, MOST_THREADS = 1024;
@@ -276,6 +279,8 @@ unsigned warp_match(unsigned mask, unsigned long long value) {
 
 // Runs a kernel over a grid. Returns whether that went well, else with a message that ends
 // with 0. At most 1024 threads. One kernel of a module may run at a time.
+extern "C" void simt_set_unit_error(double error) { simt::unit_error = error; }
+
 extern "C" bool simt_run(const simt::Entry* kernel, const unsigned char* arguments,
                          unsigned blocks, unsigned threads, bool backwards, char* message,
                          size_t capacity) {

@@ -154,5 +154,10 @@ SIMT_ATOMIC(atomicMin, unsigned long long, value < old ? value : old)
 SIMT_ATOMIC(atomicOr, unsigned, old | value)
 #undef SIMT_ATOMIC
 
+// Shared memory that is asked for at a launch: as much as the kernel says that it needs.
+#define DYNAMIC_SHARED(name, bytes) __shared__ __attribute__((aligned(128))) unsigned char name[bytes]
+
 inline void __threadfence() {}
 template <class T> T __ldg(const T* at) { return *at; }
+
+#include "matrix.h"

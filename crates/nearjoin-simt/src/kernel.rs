@@ -24,6 +24,7 @@ pub(crate) struct Entry {
 unsafe extern "C" {
     static simt_modules: [*const c_char; 0];
     fn simt_kernels_of(module: *const c_char) -> *const Entry;
+    fn simt_set_unit_error(error: f64);
     fn simt_runs_alone(module: *const c_char) -> bool;
     fn simt_run(
         kernel: *const Entry,
@@ -85,10 +86,12 @@ impl Launch {
         Launch { module, name, alone, entry, blocks, threads, arguments }
     }
 
-    /// Runs it, from the last thread of the last block where `backwards`, or says what the
-    /// kernel did wrong.
-    pub(crate) fn run(&self, backwards: bool) -> Result<(), String> {
+    /// Runs it, from the last thread of the last block where `backwards`, with matrix units that err
+    /// so many times as much as they may; or says what the kernel did wrong.
+    pub(crate) fn run(&self, backwards: bool, unit_error: f64) -> Result<(), String> {
         let mut message = [0 as c_char; 512];
+        // SAFETY: it sets a number of this thread, which runs the kernel.
+        unsafe { simt_set_unit_error(unit_error) };
         let _alone = self.alone.then(|| alone(&self.module));
         // SAFETY: the arguments are the kernel's by number, place and size, as was checked, and
         // no other kernel runs with the same shared memory. That the kernel touches no memory

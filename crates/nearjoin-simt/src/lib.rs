@@ -57,16 +57,21 @@ impl Simt {
     /// A device with 1 GiB of memory that works as submitted and never fails.
     pub fn new() -> Self {
         let memory = 1 << 30;
-        Simt {
-            properties: Properties::new("simt", memory, 4),
-            shared: Arc::new(Mutex::new(State::new(memory))),
-        }
+        let mut properties = Properties::new("simt", memory, 4);
+        properties.capability = (8, 0);
+        Simt { properties, shared: Arc::new(Mutex::new(State::new(memory))) }
     }
 
     /// Sets the bytes of device memory.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.properties.memory = bytes;
         self.state().memory.limit = bytes;
+        self
+    }
+
+    /// Sets the compute capability, which is 8.0 else.
+    pub fn capability(mut self, capability: (u32, u32)) -> Self {
+        self.properties.capability = capability;
         self
     }
 
@@ -81,6 +86,12 @@ impl Simt {
     /// barrier that is missing shows as an answer that differs.
     pub fn backwards(self) -> Self {
         self.state().backwards = true;
+        self
+    }
+
+    /// Makes matrix units err so many times as much as they may at the most, which they do else.
+    pub fn unit_error(self, times: f64) -> Self {
+        self.state().unit_error = times;
         self
     }
 

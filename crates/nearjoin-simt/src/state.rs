@@ -93,6 +93,7 @@ pub(crate) struct State {
     pub(crate) memory: Memory,
     pub(crate) lazy: bool,
     pub(crate) backwards: bool,
+    pub(crate) unit_error: f64,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
     /// The kernels that have run, as module and name.
@@ -107,6 +108,7 @@ impl State {
             memory: Memory::new(memory),
             lazy: false,
             backwards: false,
+            unit_error: 1.0,
             faults: Faults {
                 allocation: None,
                 largest: usize::MAX,
@@ -239,7 +241,7 @@ impl State {
                     return self.alive();
                 }
                 self.launched.insert((launch.module.clone(), launch.name));
-                if let Err(reason) = launch.run(self.backwards) {
+                if let Err(reason) = launch.run(self.backwards, self.unit_error) {
                     self.lose(reason.clone());
                     panic!("{reason}");
                 }
