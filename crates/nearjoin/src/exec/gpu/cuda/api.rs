@@ -95,6 +95,7 @@ functions! {
         *mut sys::CUmodule, *const c_void, c_uint, *mut sys::CUjit_option, *mut *mut c_void
     );
     cuModuleGetFunction(*mut sys::CUfunction, sys::CUmodule, *const c_char);
+    cuFuncSetAttribute(sys::CUfunction, sys::CUfunction_attribute, c_int);
     cuLaunchKernel(
         sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream,
         *mut *mut c_void, *mut *mut c_void

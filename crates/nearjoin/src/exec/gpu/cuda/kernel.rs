@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cudarc::driver::sys::{CUfunc_st, CUjit_option, CUmod_st};
+use cudarc::driver::sys::{CUfunc_st, CUfunction_attribute, CUjit_option, CUmod_st};
 use nearjoin_kernels::Module;
 use nearjoin_kernels::image::Image;
 
@@ -74,7 +74,7 @@ impl Device {
                     threads,
                     1,
                     1,
-                    0,
+                    kernel.module.shared_bytes(),
                     self.streams[stream].0,
                     pointers.as_mut_ptr(),
                     null_mut()
@@ -106,6 +106,12 @@ impl Device {
         // stays so, and the name ends with NUL.
         unsafe {
             call!(self.api, cuModuleGetFunction(&mut function, loaded.module.0, symbol.as_ptr()))?;
+        }
+        let shared = kernel.module.shared_bytes();
+        if shared > 0 {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is one of a module that stays loaded.
+            unsafe { call!(self.api, cuFuncSetAttribute(function, most, shared as i32))? };
         }
         let function = Arc::new(Found { function: Handle(function), parameters });
         found

@@ -133,6 +133,11 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
     *function = (void *)ADD;
     return strcmp(name, "add") ? NOT_FOUND : 0;
 }
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+    NEEDS_CONTEXT;
+    NEEDS(function, ADD);
+    return attribute == 8 && value > 0 ? 0 : INVALID_VALUE;
+}
 int cuLaunchKernel(void *function, unsigned blocks, unsigned y, unsigned z, unsigned threads,
                    unsigned v, unsigned w, unsigned shared, void *stream, void **arguments,
                    void **extra) {
