@@ -94,7 +94,7 @@ impl Strategy {
     ];
     /// Of those of ε-joins, the ones that a GPU has.
     pub const EPSILON_GPU: &'static [Strategy] =
-        &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid];
+        &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Product];
     /// Of those of KNN-joins, the ones that a GPU has.
     pub const KNN_GPU: &'static [Strategy] =
         &[Strategy::Auto, Strategy::Brute, Strategy::Tree, Strategy::Ranges];

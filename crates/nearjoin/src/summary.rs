@@ -57,6 +57,13 @@ impl Effort {
         nearest: None,
     };
 
+    /// The same for points of so many dimensions: in many, the extents of fewer rows, since they say
+    /// little and cost as much as a join by products.
+    pub(crate) fn for_dimensions(self, dim: usize) -> Self {
+        let rows = |rows: usize| rows.min((EXTENT_COORDINATES / dim.max(1)).max(LEAST_EXTENTS));
+        Effort { extents: self.extents.map(rows), ..self }
+    }
+
     /// The same, with the extents of all points.
     pub(crate) fn with_extents(self) -> Self {
         Effort { extents: None, ..self }
@@ -106,6 +113,10 @@ const LEAST_PAIRS: usize = 1 << 18;
 const MOST_ROWS: usize = 1 << 13;
 /// Coordinates of the pairs that are kept, at the most.
 const KEPT_COORDINATES: usize = 1 << 18;
+
+/// Coordinates whose extents are taken for those of all, about, and rows at the least.
+const EXTENT_COORDINATES: usize = 1 << 16;
+const LEAST_EXTENTS: usize = 256;
 
 /// What is known of the points before anything is decided.
 #[derive(Clone, Debug)]

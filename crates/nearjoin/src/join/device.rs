@@ -78,7 +78,9 @@ fn effort<T: Scalar>(asked: &Asked<'_>, dim: usize) -> Effort {
         }
         // What lies beyond the extents of a sample belongs to the end cells of a grid; but narrow
         // points must not.
-        (_, Device::Gpu | Device::Hybrid) if size_of::<T>() == size_of::<f32>() => Effort::QUICK,
+        (_, Device::Gpu | Device::Hybrid) if size_of::<T>() == size_of::<f32>() => {
+            Effort::QUICK.for_dimensions(dim)
+        }
         (_, Device::Gpu | Device::Hybrid) => Effort::QUICK.with_extents(),
         _ => full_effort(asked),
     }

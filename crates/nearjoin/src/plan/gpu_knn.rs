@@ -83,7 +83,7 @@ mod tests {
 
     fn best(summary: &Summary, k: usize) -> (Strategy, f64) {
         let (name, memory, free) = ("gpu".into(), 1 << 37, 1 << 37);
-        let device = GpuFacts { name, memory, free, multiprocessors: 132 };
+        let device = GpuFacts { name, memory, free, multiprocessors: 132, matrix_units: true };
         let speed = Speed::new(&device, &Calibration::default());
         let chosen = alternatives(summary, k, speed).remove(0);
         (chosen.strategy, chosen.cost.per_query * summary.left as f64 / 1e6)

@@ -179,11 +179,9 @@ pub(crate) fn on_cpu_for(
         };
         alternatives.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     }
-    // The CPU's part of a join by ranges is its tree; what no product can tell, brute force does.
-    let has_product = alternatives.iter().any(|a| a.strategy == Strategy::Product);
-    let wanted = match asked.options.strategy {
+    // The CPU's part of a join by ranges is its tree.
+    let wanted = match wanted(asked, &alternatives) {
         Strategy::Ranges => Strategy::Tree,
-        Strategy::Product if !has_product => Strategy::Brute,
         wanted => wanted,
     };
     let (chosen, named) = choose(&alternatives, wanted);
@@ -213,10 +211,13 @@ pub(crate) fn on_gpu(
     let expected = expected(asked, summary);
     let speed = gpu::Speed::new(device, &host.calibration);
     let alternatives = match asked.question {
-        Question::Within(within) => gpu::alternatives(summary, shaping(within), speed),
+        Question::Within(within) => {
+            let products = gpu::Products::new(asked.options.strategy, device);
+            gpu::alternatives(summary, shaping(within), speed, products)
+        }
         Question::Nearest(nearest) => gpu_knn::alternatives(summary, nearest.k, speed),
     };
-    let (chosen, named) = choose(&alternatives, asked.options.strategy);
+    let (chosen, named) = choose(&alternatives, wanted(asked, &alternatives));
     let tests = chosen.cost.tests;
     let how = OnGpu::new(asked, summary, device, &host.calibration, expected, tests);
     let (how, sharing) = (How::Gpu(how), Sharing::device(summary.left));
@@ -263,6 +264,15 @@ fn shaping(within: &Within) -> Shaping {
         levels: within.levels,
         fanout: within.fanout,
         whole_cells: within.removal == DuplicateRemoval::Unicomp,
+    }
+}
+
+/// The strategy that is asked for; what no product can tell, brute force does.
+fn wanted(asked: &Asked<'_>, alternatives: &[Alternative]) -> Strategy {
+    let has_product = alternatives.iter().any(|a| a.strategy == Strategy::Product);
+    match asked.options.strategy {
+        Strategy::Product if !has_product => Strategy::Brute,
+        wanted => wanted,
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct GpuFacts {
     pub(crate) memory: u64,
     pub(crate) free: u64,
     pub(crate) multiprocessors: u32,
+    /// Whether it has the matrix units that products need.
+    pub(crate) matrix_units: bool,
 }
 
 /// How rows come about.

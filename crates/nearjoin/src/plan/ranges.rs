@@ -164,7 +164,7 @@ fn round(
     let summary = Summary { eps: within.scaled, reach: within.reach, ..summary.clone() };
     let speed = gpu::Speed::new(device, calibration);
     let shaping = Shaping { levels: 1, fanout: 2, whole_cells: false };
-    let alternatives = gpu::alternatives(&summary, shaping, speed);
+    let alternatives = gpu::alternatives(&summary, shaping, speed, gpu::Products::None);
     let grid = alternatives.iter().find(|a| a.strategy == Strategy::Grid);
     let grid = grid.unwrap_or(&alternatives[0]).clone();
     let expected = Expected::About(Estimated::exactly(curve.neighbors(within.scaled)));
@@ -212,8 +212,13 @@ mod tests {
             gpu_is_open: true,
             calibration: Calibration::default(),
         };
-        let facts =
-            GpuFacts { name: "Sham".into(), memory: 1 << 34, free: 1 << 34, multiprocessors: 100 };
+        let facts = GpuFacts {
+            name: "Sham".into(),
+            memory: 1 << 34,
+            free: 1 << 34,
+            multiprocessors: 100,
+            matrix_units: true,
+        };
         let cpu = cpu.then(|| super::super::on_cpu(&asked, &summary, &host));
         let first = Within { eps, scaled: eps, reach: eps };
         by_ranges(&asked, (summary, curve), &host, &facts, first, cpu)

@@ -23,7 +23,13 @@ fn host() -> Host {
 }
 
 fn gpu(free: u64) -> GpuFacts {
-    GpuFacts { name: "gpu".into(), memory: 2 * free, free, multiprocessors: 132 }
+    GpuFacts {
+        name: "gpu".into(),
+        memory: 2 * free,
+        free,
+        multiprocessors: 132,
+        matrix_units: true,
+    }
 }
 
 /// What is asked within ε, with the options changed.

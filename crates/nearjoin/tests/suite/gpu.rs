@@ -7,6 +7,7 @@ mod cases;
 pub(crate) mod faults;
 mod kernels;
 mod nearest;
+mod product;
 
 use std::sync::Arc;
 

@@ -24,6 +24,8 @@ use crate::plan::GpuFacts;
 
 /// Threads of a block, of every kernel but those that say otherwise.
 pub(super) const THREADS: u32 = 256;
+/// The least compute capability of the matrix units that products need.
+const MATRIX_UNITS: (u32, u32) = (8, 0);
 /// Bytes of the smallest piece of host memory.
 const LEAST: usize = 1 << 16;
 
@@ -122,7 +124,13 @@ impl Device {
             memory: properties.memory,
             free: self.driver.free_memory()?,
             multiprocessors: properties.multiprocessors,
+            matrix_units: properties.capability >= MATRIX_UNITS,
         })
+    }
+
+    /// Its compute capability.
+    pub(super) fn capability(&self) -> (u32, u32) {
+        self.driver.properties().capability
     }
 
     /// Host memory for so many bytes.

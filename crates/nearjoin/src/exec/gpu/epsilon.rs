@@ -11,6 +11,7 @@ use super::driver::{self, Fault};
 use super::index::{Builder, Making, Ordered, Shape, Table};
 use super::job::{self, Pattern};
 use super::launch::{Counters, GpuJoin, Mode};
+use super::product::Products;
 use super::session::{self, Session};
 use super::slabs::Slabs;
 use crate::error::Result;
@@ -102,7 +103,9 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let stage = session.stage(0);
         let norm = job::norm(setup.threshold.metric);
         let (detail, queries) = (setup.detail, setup.left.len());
-        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries)?;
+        let products = Products::of(setup, &stage)?.map(Arc::new);
+        let with = products.as_deref();
+        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries, with)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
         Ok(GpuJoin {
@@ -114,6 +117,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             left: None,
             right: Arc::new(right),
             table: Arc::new(table),
+            products,
             same: setup.right.is_none(),
             include_self: setup.include_self,
             removal: setup.removal,
@@ -125,7 +129,8 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
         let (norm, queries) = (job::norm(self.threshold.metric), points.len());
-        let (left, _) = side(&self.session, &stage, self.detail, norm, points, rows, queries)?;
+        let (detail, with) = (self.detail, self.products.as_deref());
+        let (left, _) = side(&self.session, &stage, detail, norm, points, rows, queries, with)?;
         stage.finish()?;
         Ok(left)
     }
@@ -159,6 +164,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             left: None,
             right: self.right.clone(),
             table: self.table.clone(),
+            products: self.products.clone(),
             same: self.same,
             include_self: self.include_self,
             removal: self.removal,
@@ -233,6 +239,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
 
 /// Copies points to the device, and puts them in the order of the index. `queries` is the number of
 /// points that ask.
+#[allow(clippy::too_many_arguments)]
 fn side<T: Scalar>(
     session: &Session<'_>,
     stage: &Stage,
@@ -241,6 +248,7 @@ fn side<T: Scalar>(
     points: Points<'_, T>,
     rows: Option<&[u32]>,
     queries: usize,
+    products: Option<&Products>,
 ) -> driver::Result<(Ordered<T>, Table<T>)> {
     let narrow = session.how.narrow.as_ref();
     let making = Making {
@@ -250,6 +258,7 @@ fn side<T: Scalar>(
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
         alone: session.is_lane(),
+        products,
     };
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);

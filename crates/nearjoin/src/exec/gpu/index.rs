@@ -6,6 +6,7 @@ use nearjoin_kernels::{Module, Norm, width};
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
 use super::job::{self, Finder, MAX_AXES, Side, float};
+use super::product::{Halves, Products};
 use super::sort::{DIGIT, Key, Sorted, running_sums, sort_by_key};
 use super::upload;
 use crate::index::{directory, grid};
@@ -60,6 +61,8 @@ pub(super) struct Making<'a> {
     pub(super) neighbors: f64,
     /// Whether this thread brings them to the device without others.
     pub(super) alone: bool,
+    /// How products compare them, where they do.
+    pub(super) products: Option<&'a Products>,
 }
 
 /// Points in index order.
@@ -71,6 +74,8 @@ pub(super) struct Ordered<T> {
     rows: Array<u32>,
     ids: Option<Array<u32>>,
     len: usize,
+    /// The same for products: then points lie as they were given.
+    halves: Option<Halves>,
 }
 
 /// Boxes of points, or of narrow ones.
@@ -112,9 +117,15 @@ impl<T> Ordered<T> {
         self.len
     }
 
+    pub(super) fn halves(&self) -> Option<&Halves> {
+        self.halves.as_ref()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let narrow = self.narrow.as_ref().map_or(0, Array::bytes);
-        self.points.bytes() + narrow + self.rows.bytes() + self.ids.as_ref().map_or(0, Array::bytes)
+        let halves = self.halves.as_ref().map_or(0, Halves::bytes);
+        let ids = self.ids.as_ref().map_or(0, Array::bytes);
+        self.points.bytes() + narrow + self.rows.bytes() + ids + halves
     }
 }
 
@@ -168,12 +179,26 @@ impl<T: Scalar> Builder<'_, T> {
     /// that of these points.
     pub(super) fn build(self, shape: &Shape<'_>) -> Result<(Ordered<T>, Table<T>)> {
         let raw = upload::points(self.stage, self.points, self.making.alone)?;
+        if let Some(products) = self.making.products {
+            return Ok((self.halve(raw, products)?, Table::None));
+        }
         let (order, table) = match shape {
             Shape::Brute => (self.identity()?, Table::None),
             Shape::Grid(shape) => self.grid(&raw, shape)?,
             Shape::Directory(shape) => self.directory(&raw, shape)?,
         };
         Ok((self.gather(&raw, order)?, table))
+    }
+
+    /// Points as they were given, and halves of them.
+    fn halve(&self, raw: Array<T>, products: &Products) -> Result<Ordered<T>> {
+        let halves = products.halves(self.stage, &raw, self.len())?;
+        let ids = match self.making.ids {
+            Some(ids) => Some(upload::words(self.stage, ids, self.making.alone)?),
+            None => None,
+        };
+        let (rows, len) = (self.identity()?, self.len());
+        Ok(Ordered { points: raw, narrow: None, boxes: None, rows, ids, len, halves: Some(halves) })
     }
 
     fn len(&self) -> usize {
@@ -388,7 +413,7 @@ impl<T: Scalar> Builder<'_, T> {
             }
             None => None,
         };
-        Ok(Ordered { points, narrow, boxes, rows: order, ids, len })
+        Ok(Ordered { points, narrow, boxes, rows: order, ids, len, halves: None })
     }
 
     fn boxes<L>(&self, kernel: &'static str, points: u64, stride: usize) -> Result<Array<L>> {

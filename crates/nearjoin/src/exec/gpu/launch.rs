@@ -8,6 +8,7 @@ use super::device::{Array, Stage};
 use super::driver::{self, Args};
 use super::index::{Ordered, Table};
 use super::job::{Finder, Job, Pattern, float, norm, weight};
+use super::product::Products;
 use super::session::{Result, Session};
 use super::sort::sort_by_key;
 use crate::exec::Work;
@@ -34,6 +35,8 @@ pub(crate) struct GpuJoin<'a, T> {
     pub(super) left: Option<Ordered<T>>,
     pub(super) right: Arc<Ordered<T>>,
     pub(super) table: Arc<Table<T>>,
+    /// How products compare points, where they do.
+    pub(super) products: Option<Arc<Products>>,
     /// Whether both sides are of one set.
     pub(super) same: bool,
     pub(super) include_self: bool,
@@ -114,7 +117,10 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
             right: self.right.side(),
             right_boxes: self.right.boxes(),
             dim,
-            stride: width(norm(metric), dim),
+            stride: match self.products {
+                Some(_) => dim,
+                None => width(norm(metric), dim),
+            },
             bound: threshold.bound.to_f64(),
             sure: band.map_or(0.0, |band| f64::from(band.sure)),
             maybe: band.map_or(0.0, |band| f64::from(band.maybe)),
@@ -154,6 +160,9 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
 
     /// Runs a kernel over all queries of a job.
     pub(super) fn run(&self, stage: &Stage, mode: Mode, job: &Job) -> Result<()> {
+        if let Some(products) = &self.products {
+            return self.multiply(products, stage, job);
+        }
         let units = self.units(job);
         let mut job = job.clone();
         if mode != Mode::Work && self.session.how.schedule != Schedule::IndexOrder {

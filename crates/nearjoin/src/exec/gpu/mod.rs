@@ -15,6 +15,7 @@ pub(crate) mod knn;
 pub(crate) mod launch;
 mod partial;
 mod pieces;
+mod product;
 pub(crate) mod ranges;
 mod ring;
 mod rows;

@@ -386,7 +386,7 @@ impl<T: Scalar> Found<'_, T> {
         job.base = batch.base;
         job.ids = batch.ids.address();
         job.distances = batch.distances.as_ref().map_or(0, Array::address);
-        let cursors = match join.session.how.shares_rows() {
+        let cursors = match join.session.how.shares_rows() || join.products.is_some() {
             true => Some(stage.zeroed::<u32>(join.query_count())?),
             false => None,
         };

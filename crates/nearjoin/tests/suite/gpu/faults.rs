@@ -161,14 +161,17 @@ fn reason(error: &Error, context: &str) -> String {
 }
 
 /// Ways that ask for memory in different places.
-fn ways() -> [(&'static str, Trial); 4] {
+fn ways() -> [(&'static str, Trial); 5] {
     let mut batches = Trial::small(false, None);
     batches.gpu = GpuOptions::new().batch_bytes(500).chunk_bytes(128);
     batches.gpu = batches.gpu.cooperation(Cooperation::Warp);
     batches.strategy = Strategy::Brute;
     let mut parts = Trial::small(true, Some(3));
     parts.strategy = Strategy::Brute;
+    let mut products = Trial::new(Data::Uniform.points(90, 20, 5), 150.0);
+    products.strategy = Strategy::Product;
     [
+        ("products", products),
         ("counted", Trial::small(false, None)),
         ("listed", Trial::small(true, None)),
         ("batches", batches),

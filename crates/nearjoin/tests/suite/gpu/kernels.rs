@@ -55,6 +55,15 @@ fn all<T: Scalar>(simt: &Simt) {
             }
         }
     }
+    // Products of points that stay in shared memory, and of those that do not.
+    for dim in [20, 130] {
+        let points = Data::Uniform.points::<T>(60, dim, 1);
+        let points = points.as_points();
+        let eps = Data::Uniform.eps(&points, &points, Metric::L2);
+        let case = Case::within(format!("products {dim}-D"), points, eps).on(&on(true, false));
+        let plan = case.plan(&|join| join.strategy(Strategy::Product)).unwrap();
+        check::check_sorted_csr(&plan, &case.oracle(), &format!("{case}: {plan}"));
+    }
     // Cells so many that only those with points are listed, by numbers of 32 and 64 bits: a
     // lattice, of which every axis is needed to tell points apart, twice.
     for (dim, n, eps) in [(3, 1331, SPACING / 1e3), (6, 300, SPACING / 2e6)] {
