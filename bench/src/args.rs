@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::gpu::Child;
 use crate::gpu::cases::{CASES, HEGJOIN, PAPERS};
-use crate::gpu::knn;
+use crate::gpu::{knn, product};
 use crate::workload::{Ask, Case, Nearest, Within};
 
 /// What `--help` prints.
@@ -13,7 +13,7 @@ Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--cores] [--adversarial] [--memory] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
-       nearjoin-bench [--gpu-knn] [--knn-papers] [options]
+       nearjoin-bench [--gpu-knn] [--knn-papers] [--gpu-product] [options]
 
 joins
   (default)         the ε-join
@@ -44,6 +44,8 @@ sections of the ε-join on a GPU
 sections of the KNN-join on a GPU
   --gpu-knn         CPU, GPU, both and auto, into arrays that are used again; evenly spread
                     points, and those that are hard; CuPy beside them where Python has it
+  --gpu-product     ε-joins of many dimensions by matrix products, beside brute force, and beside
+                    PyTorch where Python has it
   --knn-papers      HybridKNN-Join's tables on its synthetic sets: the paper's scheme (the
                     strategy ranges) beside what nearjoin does by itself, and its options
 
@@ -66,6 +68,7 @@ options
                     equal2-k8, lattice2-k8, outlier2-k8, line6-k8, lognormal4-k8,
                     uniform2-10M-k8, uniform4-10M-k8, uniform2-k4096, normal64-k10,
                     places3-k8, few3-k8
+                    --gpu-product: normal64, normal128, normal768, normal128-1M
                     --knn-papers: Unif2D, Unif4D, Unif6D, Expo2D, Expo4D, Expo6D
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
                     them, those in 64 dimensions 1 for every 20, the adversarial cases 1 for
@@ -119,6 +122,7 @@ pub(crate) enum Section {
     Hybrid,
     HybridPapers,
     GpuKnn,
+    GpuProduct,
     KnnPapers,
     /// Every kernel on a few points, for a sanitizer.
     GpuSmall,
@@ -211,6 +215,9 @@ impl Options {
         if has(Section::GpuKnn) {
             names.extend(knn::cases::CASES.iter().map(|case| case.name));
         }
+        if has(Section::GpuProduct) {
+            names.extend(product::CASES.iter().map(|case| case.name));
+        }
         if has(Section::KnnPapers) {
             names.extend(knn::papers::figures::SETS.iter().map(|set| set.name));
         }
@@ -271,6 +278,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--hybrid" => options.sections.push(Section::Hybrid),
             "--hybrid-papers" => options.sections.push(Section::HybridPapers),
             "--gpu-knn" => options.sections.push(Section::GpuKnn),
+            "--gpu-product" => options.sections.push(Section::GpuProduct),
             "--knn-papers" => options.sections.push(Section::KnnPapers),
             "--gpu-small" => options.sections.push(Section::GpuSmall),
             "--gpu-first" => options.child = Some(Child::First(value()?)),
@@ -302,7 +310,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     }
     if options.on_gpu() {
         // The times of others are constants of the tables.
-        let cupy = options.peers.cupy && options.sections.contains(&Section::GpuKnn);
+        let asked = [Section::GpuKnn, Section::GpuProduct];
+        let cupy =
+            options.peers.cupy && options.sections.iter().any(|section| asked.contains(section));
         options.peers = Peers { cupy, ..Peers::default() };
     }
     let known = options.case_names();

@@ -8,6 +8,7 @@ mod hybrid;
 pub(crate) mod knn;
 mod measure;
 mod papers;
+pub(crate) mod product;
 mod scaling;
 mod small;
 mod standard;
@@ -32,6 +33,7 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
         Section::Hybrid => hybrid::run(&target, options),
         Section::HybridPapers => hybrid::papers::run(&target, options),
         Section::GpuKnn => knn::run(&target, options),
+        Section::GpuProduct => product::run(&target, options),
         Section::KnnPapers => knn::papers::run(&target, options),
         _ => standard::run(&target, options),
     }

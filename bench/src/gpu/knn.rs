@@ -3,7 +3,7 @@
 pub(crate) mod cases;
 pub(super) mod measure;
 pub(crate) mod papers;
-mod peers;
+pub(super) mod peers;
 
 use std::time::Duration;
 

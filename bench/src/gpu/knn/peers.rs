@@ -30,7 +30,7 @@ impl Cupy {
         let interpreter = options.python.clone();
         let found = match options.peers.cupy {
             false => Err("not asked for".into()),
-            true => versions(&interpreter),
+            true => versions_of(&interpreter, SCRIPT),
         };
         Cupy { interpreter, found }
     }
@@ -70,9 +70,12 @@ impl fmt::Display for Cupy {
     }
 }
 
-/// What the script says of itself, or the last line of its complaint.
-fn versions(interpreter: &PathBuf) -> std::result::Result<String, String> {
-    let output = Command::new(interpreter).args(["-c", SCRIPT, "--versions"]).output();
+/// What a script says of itself, or the last line of its complaint.
+pub(in crate::gpu) fn versions_of(
+    interpreter: &PathBuf,
+    script: &str,
+) -> std::result::Result<String, String> {
+    let output = Command::new(interpreter).args(["-c", script, "--versions"]).output();
     let output = output.map_err(|error| format!("{}: {error}", interpreter.display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.success() {
@@ -82,12 +85,16 @@ fn versions(interpreter: &PathBuf) -> std::result::Result<String, String> {
 }
 
 /// A matrix in a file of NumPy's format, for as long as this value lives.
-struct Npy {
-    path: PathBuf,
+pub(in crate::gpu) struct Npy {
+    pub(in crate::gpu) path: PathBuf,
 }
 
 impl Npy {
-    fn write<T: Scalar>(name: &str, numbers: &[T], columns: usize) -> Result<Self> {
+    pub(in crate::gpu) fn write<T: Scalar>(
+        name: &str,
+        numbers: &[T],
+        columns: usize,
+    ) -> Result<Self> {
         let name = format!("nearjoin-bench-{name}-{}.npy", std::process::id());
         let file = Npy { path: std::env::temp_dir().join(name) };
         let mut out = BufWriter::new(File::create(&file.path)?);
