@@ -81,7 +81,9 @@ impl Products {
         let capability = setup.device.capability();
         let has_units = capability >= Module::Product(Tile::Narrow).least_capability();
         let wanted = matches!(setup.detail, Detail::Product { .. });
-        if !wanted || !has_units || setup.threshold.metric != Metric::L2 {
+        // The highest bit of a left position says that a pair is sure.
+        let has_bits = setup.left.len() <= 1 << 31;
+        if !wanted || !has_units || !has_bits || setup.threshold.metric != Metric::L2 {
             return Ok(None);
         }
         if !units_do_as_they_should(&setup.device, stage)? {
