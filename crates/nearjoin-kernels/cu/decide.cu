@@ -9,28 +9,9 @@
 // Points lie one after the other, `stride` numbers each. A list that was longer than its room is left
 // alone: the host sees that, and asks again for less.
 #include "join.cuh"
+#include "measure.cuh"
 
 #define SURE 0x80000000u
-
-// How many numbers are fetched before the first is used.
-#define AHEAD 8u
-
-__device__ __forceinline__ Scalar accumulated(const Scalar* x, const Scalar* y, u32 dim) {
-    Scalar acc = 0;
-    u32 j = 0;
-    for (; j + AHEAD <= dim; j += AHEAD) {
-        Scalar a[AHEAD], b[AHEAD];
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; i++) {
-            a[i] = x[j + i];
-            b[i] = y[j + i];
-        }
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; i++) acc = step(acc, a[i], b[i], Scalar(1));
-    }
-    for (; j < dim; j++) acc = step(acc, x[j], y[j], Scalar(1));
-    return acc;
-}
 
 // `sure` are matches that are not in the list.
 KERNEL(decide)(const __grid_constant__ Job job, const uint2* list, u64 capacity, const u64* len,

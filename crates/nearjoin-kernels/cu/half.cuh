@@ -4,6 +4,9 @@
 
 typedef unsigned short u16;
 
+// A threshold that no product reaches, and its double is a number still: those of points are below 2⁸⁴.
+#define BEYOND 1e38f
+
 // The nearest number of 16 bits, to even. What is 65520 or more is infinite.
 __device__ __forceinline__ u32 half_of(float x) {
     u32 bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;

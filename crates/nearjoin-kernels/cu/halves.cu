@@ -52,11 +52,13 @@ struct Limits {
 };
 
 // Thresholds of points; and of none, up to `room`, which nothing reaches.
+//
+// What is infinite has no place in a sum that errs: those of no points are finite, and two of them are.
 KERNEL(thresholds)(const double2* sizes, u64 len, u64 room, Limits limits, float* open, float* sure) {
     u64 at = thread_number();
     if (at >= room) return;
     if (at >= len) {
-        open[at] = sure[at] = __uint_as_float(0x7f800000u);
+        open[at] = sure[at] = BEYOND;
         return;
     }
     double norm = sizes[at].x, spread = sizes[at].y;

@@ -264,13 +264,6 @@ EXPORT(nearest_32)
 // Lanes of a block.
 #define ALONE 128u
 
-// Writes the best of a query to where rows are put in order.
-__device__ __forceinline__ void write_keys(const Search& search, const Key* keys, u32 count, u64 row) {
-    Key* to = search.rows + row * search.row_room;
-    for (u32 i = lane(); i < search.row_room; i += WARP)
-        to[i] = i < count ? keys[i] : make_key(INFINITE, NONE);
-}
-
 // The candidates of a query wait in memory, and the k best of them are kept when there is no more
 // room. Every eight lanes take a leaf.
 KERNEL(nearest_any)(__grid_constant__ const Search search) {

@@ -90,6 +90,13 @@ __device__ __forceinline__ u64 row_of(const Search& search, u64 slot, u32 number
     return (search.left_places ? search.left_places[slot] : number) - search.first_place;
 }
 
+// Writes the best of a query to where rows are put in order.
+__device__ __forceinline__ void write_keys(const Search& search, const Key* keys, u32 count, u64 row) {
+    Key* to = search.rows + row * search.row_room;
+    for (u32 i = lane(); i < search.row_room; i += WARP)
+        to[i] = i < count ? keys[i] : make_key(INFINITE, NONE);
+}
+
 // How far a box is from another, or from a point, along one dimension: by the operations that
 // decide a pair, each of which is monotone. So no two points of them are nearer than that adds up to.
 __device__ __forceinline__ Scalar gap(Scalar low, Scalar high, Scalar from, Scalar to) {

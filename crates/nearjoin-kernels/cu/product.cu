@@ -1,11 +1,140 @@
 // Pairs that may be within ε of each other, by matrix units; and whether these do as they should.
+//
+// A sum that is negative is no match, one that is large enough surely is, and the rest is open: why, is
+// said in halves.cu.
+//
+//     where some sum of a piece is not negative: append the pair to the warp's list
+//     where that is full: append it to the list of the device
 #include "product.cuh"
 
 static_assert(SHARED_BYTES == BYTES, "as the host asks for it");
 
+// Pairs that a warp holds back.
+#define HELD 64u
+// The pair needs no decision: it is a match.
+#define SURE 0x80000000u
+
+// Every member has eight bytes.
+struct Sweep {
+    // The numbers of points are thresholds of open pairs; these are how much more a sure one has.
+    Matrix matrix;
+    const float* left_sure;
+    const float* right_sure;
+    // Whether only points behind that on the left count: a pair is wanted once.
+    u64 later;
+    // Pairs that are open, and those that are sure with a mark; room for them; how many there are.
+    uint2* list;
+    u64 capacity;
+    u64* list_len;
+    // Where sure pairs are counted and not listed, or null.
+    u64* sure;
+};
+static_assert(sizeof(Sweep) == 8 * 19, "as many words as the host writes");
+
+// What a warp holds back.
+struct Held {
+    uint2 pairs[HELD];
+    float4 sums[WARP];
+    u32 count;
+};
+
+// Appends what a warp holds back to the list. What finds no room is lost, but counted: the host sees
+// that, and asks again for less at a time.
+__device__ __noinline__ void flush(const Sweep& job, Held& held) {
+    __syncwarp();
+    u32 count = held.count;
+    u64 at = 0;
+    if (lane() == 0 && count) at = atomicAdd(job.list_len, (u64)count);
+    at = __shfl_sync(ALL, at, 0);
+    for (u32 i = lane(); i < count; i += WARP)
+        if (at + i < job.capacity) job.list[at + i] = held.pairs[i];
+    __syncwarp();
+    if (lane() == 0) held.count = 0;
+    __syncwarp();
+}
+
+// The sums of 16 rows by 8 columns, four to a lane, some of which are not negative. Gives how many are
+// sure and need not be listed.
+__device__ __noinline__ u32 hold(const Sweep& job, Held& held, const u32* rows, u64 column) {
+    u32 sure_ones = 0;
+    float4 sums = held.sums[lane()];
+#pragma unroll 1
+    for (u32 e = 0; e < 4; e++) {
+        float sum = e == 0 ? sums.x : e == 1 ? sums.y : e == 2 ? sums.z : sums.w;
+        u32 within = lane() / 4 + e / 2 * 8;
+        u64 to = column + lane() % 4 * 2 + e % 2;
+        u32 from = rows[within], mark = 0;
+        bool hit = !(__float_as_uint(sum) >> 31) && !(job.later && from >= to);
+        if (hit) {
+            if (sum >= __fadd_rn(job.left_sure[from], job.right_sure[to])) mark = SURE;
+            if (mark && job.sure) {
+                sure_ones++;
+                hit = false;
+            }
+        }
+        u32 hits = __ballot_sync(ALL, hit);
+        if (hits == 0) continue;
+        u32 count = held.count;
+        if (hit)
+            held.pairs[count + __popc(hits & ((1u << lane()) - 1))] = make_uint2(from | mark, (u32)to);
+        __syncwarp();
+        if (lane() == 0) held.count = count + __popc(hits);
+        __syncwarp();
+        if (count + __popc(hits) > HELD - WARP) flush(job, held);
+    }
+    return sure_ones;
+}
+
+struct Near {
+    static const bool LIMITS = false;
+    const Sweep& job;
+    Held& held;
+    const u32* rows;
+    u32 sure_ones;
+
+    __device__ __forceinline__ const float* limits() const { return nullptr; }
+
+    __device__ __forceinline__ void begin(const u32* rows_of_unit, u64) {
+        rows = rows_of_unit;
+        if (lane() == 0) held.count = 0;
+    }
+
+    __device__ __forceinline__ void tile(const Sums& sums, const Place& place) {
+        u32 signs = ALL;
+#pragma unroll
+        for (u32 m = 0; m < 4; m++)
+#pragma unroll
+            for (u32 n = 0; n < 8; n++)
+#pragma unroll
+                for (u32 e = 0; e < 4; e++) signs &= __float_as_uint(sums[m][n][e]);
+        if (!__any_sync(ALL, !(signs >> 31))) return;
+#pragma unroll
+        for (u32 m = 0; m < 4; m++)
+#pragma unroll
+            for (u32 n = 0; n < 8; n++) {
+                const float* of = sums[m][n];
+                u32 signs = __float_as_uint(of[0]) & __float_as_uint(of[1]) & __float_as_uint(of[2]) &
+                            __float_as_uint(of[3]);
+                if (!__any_sync(ALL, !(signs >> 31))) continue;
+                held.sums[lane()] = make_float4(of[0], of[1], of[2], of[3]);
+                sure_ones += hold(job, held, rows + place.down + m * 16, place.column + n * 8);
+            }
+    }
+
+    __device__ __forceinline__ void end() {
+        flush(job, held);
+        if (!job.sure) return;
+        u64 sum = sure_ones;
+        for (u32 step = WARP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+        if (lane() == 0 && sum) atomicAdd(job.sure, sum);
+    }
+};
+
 KERNEL(__launch_bounds__(THREADS, BLOCKS) product)(const __grid_constant__ Sweep job) {
     DYNAMIC_SHARED(shared, SHARED_BYTES);
-    sweep(job, shared);
+    __shared__ Held held[THREADS / WARP];
+    Near near = {job, held[threadIdx.x / WARP], nullptr, 0};
+    sweep(job.matrix, shared, near);
 }
 
 // ---------------------------------------------------------------- the model of matrix units

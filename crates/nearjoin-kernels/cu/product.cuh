@@ -1,18 +1,25 @@
-// A matrix product as a filter: which pairs of points may be within ε of each other?
+// Products of many points by matrix units: tiles of 128 × 128 sums, and what becomes of each.
 //
-// Points are halves, numbers of 16 bits: see halves.cu. Of a pair, the product of both points less
-// both thresholds is computed; where that is negative, the pair is no match. Why, is said there.
+// Points are halves, numbers of 16 bits: see halves.cu. Of a pair, the product of both points less a
+// number of each is computed.
 //
 // A block takes a *unit*: 128 points on the left, by some tiles of columns on the right, one after
 // the other. Units that follow each other have the same columns, so that these are in the cache. Of one
 // set, only tiles above the diagonal are looked at.
 //
 //     for each tile of columns of the unit
-//         sums = −(threshold of the row + threshold of the column)
+//         sums = −(number of the row + number of the column)
 //         for each step of 64 coordinates, while the next ones are on their way to shared memory
 //             sums += rows · columns          (each warp 64 × 64 of them)
-//         where some sum is not negative: append the pair to the warp's list
-//         where the list is full: append it to that of the device
+//         hand the sums to `End`
+//
+// An `End` is what becomes of sums. It has
+//
+//     LIMITS                 whether columns have another number, which it gets with a tile
+//     limits()               that of the first column, or null where there is none this time
+//     begin(rows, row)       before the first tile: the rows of the unit, and which tile of rows it is
+//     tile(sums, at)         the sums of a warp, 64 × 64, and where they are
+//     end()                  behind the last one
 //
 // Compiled with STAGES, steps in shared memory; and RESIDENT where all coordinates of the rows stay there,
 // which then are 128 at the most.
@@ -31,45 +38,42 @@
 #define LINES (RESIDENT ? SIDE : 2u * SIDE)
 #define KEPT (RESIDENT ? 2u * SIDE * PITCH : 0u)
 #define SHARED_BYTES (KEPT + STAGES * LINES * PITCH)
-// Pairs that a warp holds back.
-#define HELD 64u
-// The pair needs no decision: it is a match.
-#define SURE 0x80000000u
+// Tiles whose numbers of columns are in shared memory: one is on its way while another is looked at.
+#define TILES (STAGES + 1)
 
 // Every member has eight bytes.
-struct Sweep {
-    // Queries, or all points on the left where null.
+struct Matrix {
+    // Points on the left, with what their sums begin with, less; positions of queries among them, or all
+    // where null.
     const u16* left;
-    const float* left_open;
-    const float* left_sure;
+    const float* left_less;
     const u32* queries;
     u64 query_count;
     const u16* right;
-    const float* right_open;
-    const float* right_sure;
+    const float* right_less;
     u64 right_len;
     // Coordinates of a point, zeros at the end included: a multiple of 16.
     u64 depth;
-    // Whether only tiles above the diagonal are looked at, and only points behind that on the left
-    // count: both sides are one, and a pair is wanted once.
-    u64 triangle, later;
+    // Whether both sides are one, and only tiles above the diagonal are looked at.
+    u64 triangle;
     // Tiles of a unit, and the first unit.
     u64 along, first_unit;
-    // Pairs that are open, and those that are sure with a mark; room for them; how many there are.
-    uint2* list;
-    u64 capacity;
-    u64* list_len;
-    // Where sure pairs are counted and not listed, or null; pairs looked at.
-    u64* sure;
+    // Pairs looked at.
     u64* tests;
 };
-static_assert(sizeof(Sweep) == 8 * 19, "as many words as the host writes");
+static_assert(sizeof(Matrix) == 8 * 12, "as many words as the host writes");
 
-// What a warp holds back.
-struct Warp {
-    uint2 held[HELD];
-    float4 sums[WARP];
-    u32 count;
+// Sums of a warp: 64 rows by 64 columns, 4 × 8 pieces of 16 × 8, of which a lane has four each: of rows
+// lane / 4 and 8 more, and of two columns from lane % 4 · 2 on.
+typedef float Sums[4][8][4];
+
+// Where the sums of a warp are.
+struct Place {
+    // The first row within the unit, and the first column within the tile and of all.
+    u32 down, across;
+    u64 column;
+    // Another number of the columns of the tile, in shared memory.
+    const float* limits;
 };
 
 // Where a piece of a row lies: the pieces of eight rows that are read at once lie in different banks.
@@ -80,7 +84,7 @@ __device__ __forceinline__ u32 place(u32 row, u32 piece) {
 // The first tile of columns of a unit, and its tile of rows.
 //
 // Of one set, as many tiles of rows belong to a run of columns as are above its last column.
-__device__ __forceinline__ void find_unit(const Sweep& job, u64 unit, u64& run, u64& row) {
+__device__ __forceinline__ void find_unit(const Matrix& job, u64 unit, u64& run, u64& row) {
     u64 rows = (job.query_count + SIDE - 1) / SIDE;
     if (!job.triangle) {
         run = unit / rows;
@@ -93,65 +97,20 @@ __device__ __forceinline__ void find_unit(const Sweep& job, u64 unit, u64& run, 
     row = unit - job.along * run * (run + 1) / 2;
 }
 
-// Appends what a warp holds back to the list. What finds no room is lost, but counted: the host sees
-// that, and asks again for less at a time.
-__device__ __noinline__ void flush(const Sweep& job, Warp& warp) {
-    __syncwarp();
-    u32 count = warp.count;
-    u64 at = 0;
-    if (lane() == 0 && count) at = atomicAdd(job.list_len, (u64)count);
-    at = __shfl_sync(ALL, at, 0);
-    for (u32 i = lane(); i < count; i += WARP)
-        if (at + i < job.capacity) job.list[at + i] = warp.held[i];
-    __syncwarp();
-    if (lane() == 0) warp.count = 0;
-    __syncwarp();
-}
-
-// The sums of 16 rows by 8 columns, four to a lane, some of which are not negative. Gives how many are
-// sure and need not be listed.
-__device__ __noinline__ u32 hold(const Sweep& job, Warp& warp, const u32* rows, u64 column) {
-    u32 sure_ones = 0;
-    float4 sums = warp.sums[lane()];
-#pragma unroll 1
-    for (u32 e = 0; e < 4; e++) {
-        float sum = e == 0 ? sums.x : e == 1 ? sums.y : e == 2 ? sums.z : sums.w;
-        u32 within = lane() / 4 + e / 2 * 8;
-        u64 to = column + lane() % 4 * 2 + e % 2;
-        u32 from = rows[within], mark = 0;
-        bool hit = !(__float_as_uint(sum) >> 31) && !(job.later && from >= to);
-        if (hit) {
-            if (sum >= __fadd_rn(job.left_sure[from], job.right_sure[to])) mark = SURE;
-            if (mark && job.sure) {
-                sure_ones++;
-                hit = false;
-            }
-        }
-        u32 hits = __ballot_sync(ALL, hit);
-        if (hits == 0) continue;
-        u32 count = warp.count;
-        if (hit)
-            warp.held[count + __popc(hits & ((1u << lane()) - 1))] = make_uint2(from | mark, (u32)to);
-        __syncwarp();
-        if (lane() == 0) warp.count = count + __popc(hits);
-        __syncwarp();
-        if (count + __popc(hits) > HELD - WARP) flush(job, warp);
-    }
-    return sure_ones;
-}
-
 // What sends the steps of a unit to shared memory, one after the other.
 //
 // A thread sends the same piece of every so many rows, whose places differ by a constant.
 struct Sender {
-    const Sweep& job;
+    const Matrix& job;
     unsigned char* shared;
-    // Positions on the left, and thresholds of columns for each step in shared memory.
+    // Positions on the left; the numbers of the columns of some tiles, in shared memory; and the other
+    // ones of all columns, or null.
     const u32* rows;
-    float* opens;
-    // The next step: of which column, and where it goes.
+    float *less, *limits;
+    const float* all_limits;
+    // The next step: of which column, and where it and the numbers of its tile go.
     u64 column;
-    u32 step, stage;
+    u32 step, stage, ring;
 
     static const u32 APART = THREADS / 8;
 
@@ -184,12 +143,17 @@ struct Sender {
         unsigned char* to = shared + KEPT + stage * (LINES * PITCH);
         if (!RESIDENT) send_rows(to);
         send_columns(RESIDENT ? to : to + SIDE * PITCH);
-        if (step == 0 && threadIdx.x < SIDE / 4)
-            copy_16(opens + stage * SIDE + threadIdx.x * 4, job.right_open + column + threadIdx.x * 4);
+        if (step == 0) {
+            u32 at = threadIdx.x % WARP * 4;
+            if (threadIdx.x < WARP) copy_16(less + ring * SIDE + at, job.right_less + column + at);
+            else if (all_limits && threadIdx.x < 2 * WARP)
+                copy_16(limits + ring * SIDE + at, all_limits + column + at);
+        }
         stage = stage + 1 < STAGES ? stage + 1 : 0;
         if (++step == steps) {
             step = 0;
             column += SIDE;
+            ring = ring + 1 < TILES ? ring + 1 : 0;
         }
     }
 };
@@ -211,7 +175,7 @@ struct Operands {
 };
 
 // Sums of 64 × 64 more by 16 coordinates.
-__device__ __forceinline__ void multiply(float (&sums)[4][8][4], const Operands& by) {
+__device__ __forceinline__ void multiply(Sums& sums, const Operands& by) {
 #pragma unroll
     for (u32 m = 0; m < 4; m++)
 #pragma unroll
@@ -224,40 +188,41 @@ __device__ __forceinline__ const unsigned char* columns_of(const unsigned char* 
 }
 
 // One unit, by a block.
-__device__ __forceinline__ void sweep(const Sweep& job, unsigned char* shared) {
-    __shared__ Warp warps[THREADS / WARP];
+template <class End>
+__device__ __forceinline__ void sweep(const Matrix& job, unsigned char* shared, End& end) {
     __shared__ u32 rows[SIDE];
-    __shared__ float4 opens_of[STAGES * SIDE / 4];
-    float* opens = (float*)opens_of;
+    __shared__ float4 less_of[TILES * SIDE / 4], limits_of[End::LIMITS ? TILES * SIDE / 4 : 1];
+    float *less = (float*)less_of, *limits = (float*)limits_of;
     u32 number = threadIdx.x / WARP, l = lane();
-    Warp& warp = warps[number];
-    u32 down = number % 2 * 64, across = number / 2 * 64;
+    Place place = {number % 2 * 64, number / 2 * 64, 0, nullptr};
+    u32 down = place.down, across = place.across;
 
     u64 run, row;
     find_unit(job, job.first_unit + blockIdx.x, run, row);
     u64 tile = run * job.along, tiles = (job.right_len + SIDE - 1) / SIDE;
-    u64 end = tile + job.along < tiles ? tile + job.along : tiles;
+    u64 last_tile = tile + job.along < tiles ? tile + job.along : tiles;
     if (job.triangle && tile < row) tile = row;
 
-    // Rows beyond the last query are the last one, with a threshold that nothing reaches.
+    // Rows beyond the last query are the last one, with a number that nothing makes up for.
     for (u32 i = threadIdx.x; i < SIDE; i += THREADS) {
         u64 at = row * SIDE + i < job.query_count ? row * SIDE + i : job.query_count - 1;
         rows[i] = job.queries ? job.queries[at] : (u32)at;
     }
-    if (l == 0) warp.count = 0;
     __syncthreads();
-    float row_open[4][2];
+    end.begin(rows, row);
+    __syncthreads();
+    float row_less[4][2];
 #pragma unroll
     for (u32 m = 0; m < 4; m++)
 #pragma unroll
         for (u32 h = 0; h < 2; h++) {
             u32 at = down + m * 16 + h * 8 + l / 4;
             bool there = row * SIDE + at < job.query_count;
-            row_open[m][h] = there ? job.left_open[rows[at]] : __uint_as_float(0x7f800000u);
+            row_less[m][h] = there ? job.left_less[rows[at]] : BEYOND;
         }
 
-    u32 steps = (u32)((job.depth + STEP - 1) / STEP), all = (u32)(end - tile) * steps;
-    Sender sender = {job, shared, rows, opens, tile * SIDE, 0, 0};
+    u32 steps = (u32)((job.depth + STEP - 1) / STEP), all = (u32)(last_tile - tile) * steps;
+    Sender sender = {job, shared, rows, less, limits, end.limits(), tile * SIDE, 0, 0, 0};
     if (RESIDENT) {
         for (; sender.step < steps; sender.step++) sender.send_rows(shared + sender.step * (SIDE * PITCH));
         sender.step = 0;
@@ -268,30 +233,29 @@ __device__ __forceinline__ void sweep(const Sweep& job, unsigned char* shared) {
         commit_copies();
     }
 
-    float sums[4][8][4];
+    Sums sums;
     // Those of the next product are on their way while this one is computed.
     Operands operands[2];
-    u32 sure_ones = 0;
-    u64 column = tile * SIDE;
+    place.column = tile * SIDE + across;
     wait_copies<STAGES - 2>();
     __syncthreads();
     const unsigned char* kept = shared;
-    u32 stage = 0;
+    u32 stage = 0, ring = 0;
     operands[0].load(RESIDENT ? kept : shared, columns_of(shared, 0), across, down, 0);
     for (u32 s = 0, step = 0; s < all; s++) {
         const unsigned char* from = RESIDENT ? kept : shared + stage * (LINES * PITCH);
         const unsigned char* with = columns_of(shared, stage);
         if (step == 0) {
-            const float* open = opens + stage * SIDE + across;
+            const float* of_tile = less + ring * SIDE + across;
 #pragma unroll
             for (u32 n = 0; n < 8; n++) {
-                float2 of = *(const float2*)(open + n * 8 + l % 4 * 2);
+                float2 of = *(const float2*)(of_tile + n * 8 + l % 4 * 2);
 #pragma unroll
                 for (u32 m = 0; m < 4; m++) {
-                    sums[m][n][0] = -__fadd_rn(row_open[m][0], of.x);
-                    sums[m][n][1] = -__fadd_rn(row_open[m][0], of.y);
-                    sums[m][n][2] = -__fadd_rn(row_open[m][1], of.x);
-                    sums[m][n][3] = -__fadd_rn(row_open[m][1], of.y);
+                    sums[m][n][0] = -__fadd_rn(row_less[m][0], of.x);
+                    sums[m][n][1] = -__fadd_rn(row_less[m][0], of.y);
+                    sums[m][n][2] = -__fadd_rn(row_less[m][1], of.x);
+                    sums[m][n][3] = -__fadd_rn(row_less[m][1], of.y);
                 }
             }
         }
@@ -329,39 +293,16 @@ __device__ __forceinline__ void sweep(const Sweep& job, unsigned char* shared) {
         if (!last) continue;
 
         step = 0;
-        u32 signs = ALL;
-#pragma unroll
-        for (u32 m = 0; m < 4; m++)
-#pragma unroll
-            for (u32 n = 0; n < 8; n++)
-#pragma unroll
-                for (u32 e = 0; e < 4; e++) signs &= __float_as_uint(sums[m][n][e]);
-        if (__any_sync(ALL, !(signs >> 31))) {
-#pragma unroll
-            for (u32 m = 0; m < 4; m++)
-#pragma unroll
-                for (u32 n = 0; n < 8; n++) {
-                    const float* of = sums[m][n];
-                    u32 signs = __float_as_uint(of[0]) & __float_as_uint(of[1]) &
-                                __float_as_uint(of[2]) & __float_as_uint(of[3]);
-                    if (!__any_sync(ALL, !(signs >> 31))) continue;
-                    warp.sums[l] = make_float4(of[0], of[1], of[2], of[3]);
-                    u32 first = down + m * 16;
-                    sure_ones += hold(job, warp, rows + first, column + across + n * 8);
-                }
-        }
-        column += SIDE;
+        place.limits = limits + ring * SIDE + across;
+        end.tile(sums, place);
+        place.column += SIDE;
+        ring = ring + 1 < TILES ? ring + 1 : 0;
     }
     wait_copies<0>();
-    flush(job, warp);
-    if (job.sure) {
-        u64 sum = sure_ones;
-        for (u32 step = WARP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
-        if (l == 0 && sum) atomicAdd(job.sure, sum);
-    }
+    end.end();
     if (threadIdx.x == 0) {
         u64 high = (row + 1) * SIDE < job.query_count ? SIDE : job.query_count - row * SIDE;
-        u64 last = end * SIDE < job.right_len ? end * SIDE : job.right_len;
-        if (tile < end) atomicAdd(job.tests, high * (last - tile * SIDE));
+        u64 beyond = last_tile * SIDE < job.right_len ? last_tile * SIDE : job.right_len;
+        if (tile < last_tile) atomicAdd(job.tests, high * (beyond - tile * SIDE));
     }
 }

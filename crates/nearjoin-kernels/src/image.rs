@@ -47,7 +47,7 @@ macro_rules! pack {
     };
 }
 
-static PACKS: [Pack; 24] = [
+static PACKS: [Pack; 27] = [
     pack!("count_f32"),
     pack!("count_f64"),
     pack!("decide_f32", no ready-made code),
@@ -69,6 +69,9 @@ static PACKS: [Pack; 24] = [
     pack!("query_f64", no ready-made code),
     pack!("rows_f32"),
     pack!("rows_f64"),
+    pack!("scores", no ready-made code),
+    pack!("shortlist_f32", no ready-made code),
+    pack!("shortlist_f64", no ready-made code),
     pack!("sort"),
     pack!("tree_f32"),
     pack!("tree_f64"),

@@ -32,6 +32,10 @@ pub enum Module {
     Product(Tile),
     /// Pairs that a product leaves open.
     Decide(Float),
+    /// Products as scores of candidates for the nearest.
+    Scores(Tile),
+    /// What scores are compared with, and the nearest of those that are good enough.
+    Shortlist(Float),
     /// The ε-join, and the KNN-join.
     Join(Join),
     /// One that this crate has not: for tests of drivers.
@@ -207,7 +211,7 @@ impl Module {
 
     /// Bytes of shared memory that a block of its kernels has beyond what they declare.
     pub const fn shared_bytes(self) -> u32 {
-        let Module::Product(tile) = self else { return 0 };
+        let (Module::Product(tile) | Module::Scores(tile)) = self else { return 0 };
         // The rows of a step have 128 bytes.
         let (kept, lines) = match tile {
             Tile::Narrow => (2 * Tile::SIDE, Tile::SIDE),
@@ -219,8 +223,9 @@ impl Module {
     /// Every module of this crate.
     pub fn all() -> impl Iterator<Item = Module> {
         let of_type = |float| {
-            let (halves, decide) = (Module::Halves(float), Module::Decide(float));
-            [Module::Index(float), Module::Rows(float), Module::Tree(float), halves, decide]
+            let low = [Module::Index(float), Module::Rows(float), Module::Tree(float)];
+            let high = [Module::Halves(float), Module::Decide(float), Module::Shortlist(float)];
+            low.into_iter().chain(high)
         };
         let joins = Family::ALL.into_iter().flat_map(|family| {
             Float::ALL.into_iter().flat_map(move |float| {
@@ -234,7 +239,8 @@ impl Module {
                 })
             })
         });
-        let products = Tile::ALL.map(Module::Product).into_iter();
+        let products =
+            Tile::ALL.into_iter().flat_map(|tile| [Module::Product(tile), Module::Scores(tile)]);
         let others = [Module::Sort].into_iter().chain(products);
         others.chain(Float::ALL.into_iter().flat_map(of_type)).chain(joins)
     }
@@ -251,6 +257,8 @@ impl fmt::Display for Module {
             Module::Halves(float) => write!(f, "halves_{}", float.name()),
             Module::Product(tile) => write!(f, "product_{}", tile.name()),
             Module::Decide(float) => write!(f, "decide_{}", float.name()),
+            Module::Scores(tile) => write!(f, "scores_{}", tile.name()),
+            Module::Shortlist(float) => write!(f, "shortlist_{}", float.name()),
             Module::Join(Join { family, float, norm, width }) => {
                 write!(f, "{}_{}_{width}_{}", family.name(), float.name(), norm.name())
             }

@@ -40,6 +40,8 @@ impl Module {
             Module::Halves(_) => "halves.cu",
             Module::Product(_) => "product.cu",
             Module::Decide(_) => "decide.cu",
+            Module::Scores(_) => "scores.cu",
+            Module::Shortlist(_) => "shortlist.cu",
             Module::Join(join) => match join.family {
                 Family::Count => "count.cu",
                 Family::Degrees => "degrees.cu",
@@ -55,7 +57,7 @@ impl Module {
     /// The compute capability that its PTX is for: devices of that and of later ones have it.
     pub fn least_capability(self) -> (u32, u32) {
         match self {
-            Module::Product(_) => (8, 0),
+            Module::Product(_) | Module::Scores(_) => (8, 0),
             _ => (7, 5),
         }
     }
@@ -72,10 +74,10 @@ impl Module {
             | Module::Rows(float)
             | Module::Tree(float)
             | Module::Halves(float) => vec![scalar(float)],
-            Module::Decide(float) => {
+            Module::Decide(float) | Module::Shortlist(float) => {
                 vec![scalar(float), "NORM_SQUARES".into(), "WIDTH=0".into()]
             }
-            Module::Product(tile) => vec![
+            Module::Product(tile) | Module::Scores(tile) => vec![
                 format!("STAGES={}u", tile.stages()),
                 format!("RESIDENT={}", u32::from(tile == Tile::Narrow)),
                 format!("BYTES={}u", self.shared_bytes()),
@@ -106,7 +108,12 @@ impl Module {
                 often && norm == Norm::Squares && matches!(width, 2 | 4)
             }
             // What is compared by them takes longer than the driver's compiler.
-            Module::Halves(_) | Module::Product(_) | Module::Decide(_) | Module::Other(_) => false,
+            Module::Halves(_)
+            | Module::Product(_)
+            | Module::Decide(_)
+            | Module::Scores(_)
+            | Module::Shortlist(_)
+            | Module::Other(_) => false,
             _ => true,
         }
     }
@@ -119,6 +126,7 @@ impl Module {
                 format!("{}_{}", family.name(), float.name())
             }
             Module::Product(_) => "product".into(),
+            Module::Scores(_) => "scores".into(),
             _ => self.to_string(),
         }
     }

@@ -97,7 +97,7 @@ impl Strategy {
         &[Strategy::Auto, Strategy::Brute, Strategy::Directory, Strategy::Grid, Strategy::Product];
     /// Of those of KNN-joins, the ones that a GPU has.
     pub const KNN_GPU: &'static [Strategy] =
-        &[Strategy::Auto, Strategy::Brute, Strategy::Tree, Strategy::Ranges];
+        &[Strategy::Auto, Strategy::Brute, Strategy::Tree, Strategy::Product, Strategy::Ranges];
 }
 
 /// Whether each pair of a self-join is tested once or from both sides, for sinks that

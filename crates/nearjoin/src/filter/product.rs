@@ -292,5 +292,58 @@ impl Nearest {
     }
 }
 
+/// What scores say of distances where they are computed elsewhere, for many queries at once and for both
+/// points of a pair: the numbers of `Bound` in `bound.cuh`.
+///
+/// A score is `S = P − C − C'`, so that all that is known of a point is in its `C`. With the error of the sum in
+/// `C`, [`Summing`] once for each point, `D_h` is between `−2S + (n − 2C) + (n' − 2C')`, where errors count once,
+/// and the same where they count against it.
+///
+/// How far rounding moves a pair, `2τρ'`, belongs to both of its points: the `τ` of the one that asks, and the
+/// `ρ'` of the other. For any `λ > 0` it is at most `λτ² + ρ'²/λ`, and hardly more where `λ` is about `ρ'/τ`. So with
+/// `R = ρ²(1 + 1/λ)`:
+///
+/// - **No candidate is missed.** One within reach `τ` of a query has `√D_h ≤ τ + ρ + ρ'`, so `D_h ≤ T + R'` where
+///   `T = (τ + ρ)²(1 + λ)`. With `C = ½(n − R)` less its error, `D_h ≥ −2S + R + R'`: such a candidate has
+///   `S ≥ ½(R − T)`, which is of the query alone. Of a set with itself both points ask, by the same `S`.
+/// - **None is nearer than its score says.** `s²D ≤ (√D_h + ρ + ρ')² ≤ (1 + λ)D_h + 2R + 2R'`. With `C = ½n + R` and its
+///   error, `D_h ≤ −2S − 2R − 2R'`, so that `s²D ≤ −2(1 + λ)S`. The k-th best score of some candidates so bounds
+///   how far the k nearest of all are.
+///
+/// One point that was moved far, as an outlier is, spoils its own `R` and nobody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    mix: f64,
+    summing: Summing,
+    deciding: Deciding,
+}
+
+impl Scored {
+    /// With a `λ` for points that are as far from their nearest as from the centre: numbers of 16 bits move
+    /// them by about a ten-thousandth of that.
+    pub(crate) fn new<T: Scalar>(dim: usize, frame: &Frame, summing: Summing) -> Self {
+        Scored { mix: 1e-4, summing, deciding: Deciding::new::<T>(dim, frame.scale) }
+    }
+
+    /// The same for points that were moved so far, and whose nearest are about as far as that.
+    pub(crate) fn for_typical(self, error: f64, reach: f64) -> Self {
+        let mix = if reach > 0.0 { error / reach } else { 1.0 };
+        Scored { mix: mix.clamp(1e-7, 1.0), ..self }
+    }
+
+    /// How far in the frame a candidate may be whose sum is at most this.
+    pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
+        self.deciding.farthest(self.deciding.squared(sum))
+    }
+
+    /// The words of `Bound` in `bound.cuh`.
+    pub(crate) fn words(&self) -> [u64; 7] {
+        let Scored { mix, summing, deciding } = self;
+        let sums = [summing.with_its_own(), summing.absolute];
+        let sum = [deciding.relative, deciding.absolute, deciding.scale];
+        [*mix, sums[0], sums[1], sum[0], sum[1], sum[2], FARTHEST].map(f64::to_bits)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@ const RUN: f64 = 40.0;
 /// Of a test by matrix products, in instructions of a warp for 32 of them; and nanoseconds that the
 /// kernels of a product take beside that. Measured on an H200, of the default calibration: 10⁵ points with
 /// themselves take 2.3 ms in 64 dimensions, 3.8 in 128 and 22.4 in 768.
-const PRODUCT: f64 = 3.0;
-const PRODUCT_PER_DIM: f64 = 0.235;
-const PRODUCT_START: f64 = 1e5;
+pub(super) const PRODUCT: f64 = 3.0;
+pub(super) const PRODUCT_PER_DIM: f64 = 0.235;
+pub(super) const PRODUCT_START: f64 = 1e5;
 /// Dimensions in which products are weighed: with fewer, others have code that is ready-made.
 const MANY_DIMS: usize = 9;
 /// Bytes that an index takes beside its points.
@@ -52,6 +52,15 @@ impl Products {
             (true, Strategy::Product) => Products::Named,
             (true, _) => Products::Weighed,
         }
+    }
+
+    pub(super) fn are_weighed(self, summary: &Summary) -> bool {
+        let many = match self {
+            Products::None => false,
+            Products::Weighed => summary.dim >= MANY_DIMS,
+            Products::Named => true,
+        };
+        many && summary.metric == Metric::L2
     }
 }
 
@@ -91,12 +100,7 @@ pub(super) fn alternatives(
     let all_parts = (shaping.fanout as f64).powi(levels.levels as i32);
     parts.cost = cost(summary, speed, parts.cost.tests, all_parts / 8.0, levels.levels);
     let mut all = vec![brute, parts, grid(summary, &dims, shaping, speed)];
-    let weighed = match products {
-        Products::None => false,
-        Products::Weighed => summary.dim >= MANY_DIMS,
-        Products::Named => true,
-    };
-    if weighed && summary.metric == Metric::L2 {
+    if products.are_weighed(summary) {
         all.push(product(summary, speed));
     }
     all.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));

@@ -2,7 +2,7 @@
 
 use super::choose::{Alternative, Detail};
 use super::estimate::Cost;
-use super::gpu::Speed;
+use super::gpu::{self, Products, Speed};
 use super::knn::tree_tests;
 use crate::options::Strategy;
 use crate::summary::Summary;
@@ -32,9 +32,71 @@ const ORDER: f64 = 0.5;
 const SLOTS: f64 = 1.5;
 /// Bytes that an index takes beside its points.
 const BASE: u64 = 16 << 20;
+/// Instructions of a warp for 32 candidates that go on shortlists, and for as many that are measured, for each
+/// dimension.
+const LISTED: f64 = 3000.0;
+const MEASURED_PER_DIM: f64 = 100.0;
+/// Rows and columns of a tile of products.
+const SIDE: usize = 128;
+/// The best of so many candidates is kept, of those that are looked at first; and of fewer where they
+/// are few. There are so many groups for each that is wanted.
+const GROUPS: [(usize, usize); 2] = [(16, 4), (2, 2)];
+
+/// How candidates come on shortlists, by products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortlisting {
+    /// Candidates that are looked at first, and in groups of how many: the best of each says how far the
+    /// nearest may be.
+    pub(crate) sample: usize,
+    pub(crate) group: usize,
+    /// Candidates that there is room for on the list of a query.
+    pub(crate) room: usize,
+}
+
+impl Shortlisting {
+    /// For the `k` nearest of so many; none where k is most of them.
+    ///
+    /// The more candidates are looked at first, the fewer are listed: about k of all for each k of the sample.
+    /// What both cost together is least where they cost the same.
+    pub(crate) fn new(k: usize, candidates: usize, dim: usize) -> Option<Self> {
+        // A query may be among them.
+        let wanted = k + 1;
+        let balance = LISTED / test(dim);
+        let best = (wanted as f64 * candidates as f64 * balance).sqrt() as usize;
+        let fits = |&(group, many): &(usize, usize)| {
+            let sample = best.max(group * many * wanted).next_multiple_of(SIDE);
+            match (sample <= candidates, group * many * wanted <= candidates) {
+                (true, _) => Some((sample, group)),
+                (false, true) => Some((candidates, group)),
+                _ => None,
+            }
+        };
+        let (sample, group) = GROUPS.iter().find_map(fits)?;
+        // Lists differ as the k-th of a sample does.
+        let expected = wanted as f64 * candidates as f64 / sample as f64;
+        let room = expected * (1.5 + 8.0 / (wanted as f64).sqrt()) + 32.0;
+        let room = (room as usize).max(2 * k).min(candidates.max(k));
+        Some(Shortlisting { sample, group, room: room.next_multiple_of(32) })
+    }
+
+    /// Bytes of the list of a query.
+    pub(crate) fn bytes(&self) -> usize {
+        8 * self.room + 4
+    }
+}
+
+/// Instructions of a warp for 32 tests by products.
+fn test(dim: usize) -> f64 {
+    gpu::PRODUCT + gpu::PRODUCT_PER_DIM * dim.next_multiple_of(16) as f64
+}
 
 /// The strategies that a GPU has, the cheapest first.
-pub(super) fn alternatives(summary: &Summary, k: usize, speed: Speed) -> Vec<Alternative> {
+pub(super) fn alternatives(
+    summary: &Summary,
+    k: usize,
+    speed: Speed,
+    products: Products,
+) -> Vec<Alternative> {
     let (dim, all) = (summary.dim as f64, summary.right as f64);
     let k = k.min(summary.right.max(1));
     let cost = |tests: f64, instructions: f64, order: f64| {
@@ -62,6 +124,22 @@ pub(super) fn alternatives(summary: &Summary, k: usize, speed: Speed) -> Vec<Alt
             detail: Detail::Brute,
         },
     ];
+    let shortlisting = Shortlisting::new(k, summary.right, summary.dim);
+    if let Some(lists) = shortlisting.filter(|_| products.are_weighed(summary)) {
+        // Of one set, every pair is compared once.
+        let halved = if summary.is_self { 0.5 } else { 1.0 };
+        let listed = (k + 1) as f64 * all / lists.sample as f64;
+        let product = (all * halved + lists.sample as f64) * test(summary.dim)
+            + listed * LISTED
+            + 1.5 * k as f64 * (MEASURED_PER_DIM * dim + RANK);
+        // Few queries leave most of the device idle here too.
+        let idle = (speed.multiprocessors * SIDE as f64 / summary.left.max(1) as f64).max(1.0);
+        let start = gpu::PRODUCT_START / summary.left.max(1) as f64;
+        let mut cost = cost(all, idle * product, 0.0);
+        cost.per_query += 2.0 * start;
+        let detail = Detail::Product { neighbors: k as f64 };
+        strategies.push(Alternative { strategy: Strategy::Product, cost, detail });
+    }
     strategies.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
     strategies
 }
@@ -85,7 +163,7 @@ mod tests {
         let (name, memory, free) = ("gpu".into(), 1 << 37, 1 << 37);
         let device = GpuFacts { name, memory, free, multiprocessors: 132, matrix_units: true };
         let speed = Speed::new(&device, &Calibration::default());
-        let chosen = alternatives(summary, k, speed).remove(0);
+        let chosen = alternatives(summary, k, speed, Products::Weighed).remove(0);
         (chosen.strategy, chosen.cost.per_query * summary.left as f64 / 1e6)
     }
 

@@ -28,6 +28,7 @@ pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
 pub(crate) use estimate::worth_pairs;
 use estimate::{Cost, Sharing};
+pub(crate) use gpu_knn::Shortlisting;
 pub(crate) use hybrid::{Role, Together, Weighed};
 pub(crate) use knn::scores_unit;
 pub(crate) use narrow::Narrow;
@@ -210,12 +211,10 @@ pub(crate) fn on_gpu(
 ) -> Decision {
     let expected = expected(asked, summary);
     let speed = gpu::Speed::new(device, &host.calibration);
+    let products = gpu::Products::new(asked.options.strategy, device);
     let alternatives = match asked.question {
-        Question::Within(within) => {
-            let products = gpu::Products::new(asked.options.strategy, device);
-            gpu::alternatives(summary, shaping(within), speed, products)
-        }
-        Question::Nearest(nearest) => gpu_knn::alternatives(summary, nearest.k, speed),
+        Question::Within(within) => gpu::alternatives(summary, shaping(within), speed, products),
+        Question::Nearest(nearest) => gpu_knn::alternatives(summary, nearest.k, speed, products),
     };
     let (chosen, named) = choose(&alternatives, wanted(asked, &alternatives));
     let tests = chosen.cost.tests;

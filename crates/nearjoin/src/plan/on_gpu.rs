@@ -5,7 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::batches::BatchModel;
-use super::{Asked, Calibration, Expected, Narrow, gpu, gpu_knn};
+use super::{Asked, Calibration, Expected, Narrow, Shortlisting, gpu, gpu_knn};
 use crate::gpu::{Cooperation, GpuOptions, Schedule};
 use crate::options::{Device, DuplicateRemoval};
 use crate::question::Question;
@@ -202,6 +202,18 @@ impl OnGpu {
         let many = many.max(1) as u64;
         let most_batch = (self.most_batch / many).max(1 << 20);
         OnGpu { list_bytes: self.list_bytes / many, most_batch, ..self }
+    }
+
+    /// How candidates for the `k` nearest of so many come on shortlists by products, if they can.
+    pub(crate) fn shortlisting(
+        &self,
+        k: usize,
+        candidates: usize,
+        dim: usize,
+    ) -> Option<Shortlisting> {
+        let lists = Shortlisting::new(k, candidates, dim)?;
+        let room = (lists.room as f64 * self.estimate) as usize;
+        Some(Shortlisting { room: room.max(k).next_multiple_of(4), ..lists })
     }
 
     /// Whether several threads may write to one row, in any order.

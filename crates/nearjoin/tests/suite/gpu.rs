@@ -8,6 +8,7 @@ pub(crate) mod faults;
 mod kernels;
 mod nearest;
 mod product;
+mod scores;
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@
 //! queries by row, and those that are neighbours in space would no longer share a search: tried, and
 //! three times as slow.)
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,6 +27,7 @@ use super::job::norm;
 use super::partial::Partial;
 use super::pieces::Delivery;
 use super::ring::with_landers;
+use super::scores::{Scores, Shortlists};
 use super::search::{Layout, Room, Search, Side, Wants};
 use super::session::{Result, Session, Stop};
 use super::tree::{Growing, Role};
@@ -39,7 +40,7 @@ use crate::memory::copied;
 use crate::metric::Threshold;
 use crate::monitor::{Monitor, Phase};
 use crate::options::Strategy;
-use crate::plan::OnGpu;
+use crate::plan::{OnGpu, Shortlisting};
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::stats::GpuStats;
@@ -104,6 +105,8 @@ pub(crate) struct GpuKnn<'a, T> {
     names: Option<Array<u32>>,
     right: Arc<Side<T>>,
     candidates: usize,
+    /// How products score candidates, where they do.
+    scores: Option<Arc<Scores>>,
     /// Whether points find themselves and should not.
     excludes_self: bool,
     k: usize,
@@ -138,7 +141,13 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         role: Role,
     ) -> driver::Result<Self> {
         session.record(|stats| stats.partitions = 1);
-        let none = Side::Rows { points: session.stage(0).array(0)?, ids: None, len: 0 };
+        let stage = session.stage(0);
+        let none = Side::Rows { points: stage.array(0)?, ids: None, len: 0, halved: None };
+        let scores = match setup.strategy == Strategy::Product {
+            true => Scores::of(&setup.device, &stage, setup.left, setup.right)?.map(Arc::new),
+            false => None,
+        };
+        stage.finish()?;
         let mut join = GpuKnn {
             session,
             arithmetic: setup.arithmetic,
@@ -150,6 +159,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             names: None,
             right: Arc::new(none),
             candidates: candidates.len(),
+            scores,
             excludes_self: setup.right.is_none() && !setup.include_self,
             k: setup.k.min(candidates.len()),
         };
@@ -168,13 +178,18 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let sent = size_of_val(points.as_slice()) as u64;
         self.session.record(|stats| stats.bytes_in += sent);
         let side = match self.strategy {
-            Strategy::Brute => {
+            Strategy::Brute | Strategy::Product => {
                 let ids = match names {
                     Some(names) => Some(upload::words(&stage, names, alone)?),
                     None => None,
                 };
                 let len = points.len();
-                Side::Rows { points: upload::points(&stage, points, alone)?, ids, len }
+                let points = upload::points(&stage, points, alone)?;
+                let halved = match &self.scores {
+                    Some(scores) => Some(scores.halve(&stage, &points, len)?),
+                    None => None,
+                };
+                Side::Rows { points, ids, len, halved }
             }
             _ => {
                 let (norm, extents) = (norm(self.arithmetic.metric), self.extents);
@@ -193,8 +208,12 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         rows: Vec<u32>,
         points: Points<'_, T>,
     ) -> driver::Result<GpuKnn<'b, T>> {
-        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
-        self.in_session(self.session.for_share(share), rows, points)
+        self.in_session(self.session.for_share(self.share(&rows)), rows, points, self.strategy)
+    }
+
+    /// The share of some rows in all that ask.
+    fn share(&self, rows: &[u32]) -> f64 {
+        rows.len() as f64 / self.asking.len().max(1) as f64
     }
 
     fn in_session<'b>(
@@ -202,18 +221,20 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         session: Session<'b>,
         rows: Vec<u32>,
         points: Points<'_, T>,
+        strategy: Strategy,
     ) -> driver::Result<GpuKnn<'b, T>> {
         let mut join = GpuKnn {
             session,
             arithmetic: self.arithmetic,
             extents: self.extents,
-            strategy: self.strategy,
+            strategy,
             asking: self.asking,
             part: None,
             left: None,
             names: None,
             right: self.right.clone(),
             candidates: self.candidates,
+            scores: self.scores.clone().filter(|_| strategy == Strategy::Product),
             excludes_self: self.excludes_self,
             k: self.k,
         };
@@ -248,45 +269,137 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         if self.candidates == 0 || self.query_count() == 0 {
             return self.hand_out_nothing(request, emit);
         }
+        let work = self.find_all(request, raw, emit)?;
+        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
+        self.session.hold(began, work)?;
+        Ok(self.session.told(work))
+    }
+
+    /// Finds the nearest of all queries, and hands them out.
+    fn find_all(&self, request: Request, raw: bool, emit: &Emit<'_, T>) -> Result<Work> {
         let all = self.arithmetic.bound == T::INFINITY;
         let enough = self.candidates - usize::from(self.excludes_self) >= self.k;
         let short = !(all && enough);
-        let queries = self.query_count() as u64;
+        let queries = self.query_count();
         let row = 4 + self.k * (4 + if request.distances { size_of::<T>() } else { 0 });
-        let bytes = queries * row as u64;
+        let bytes = (queries * row) as u64;
         let chunk = self.session.chunk(bytes);
         let layout = |numbers| {
             let wants = Wants { numbers, distances: request.distances, raw };
             Layout::new::<T>(self.k, wants, chunk)
         };
+        let dim = self.asking.dimension();
+        let shortlisting = match self.scores.is_some() {
+            true => self.session.how.shortlisting(self.k, self.candidates, dim),
+            false => None,
+        };
         let mut search = Search {
             left: self.queries(),
             names: self.names.as_ref(),
             right: &self.right,
-            dim: self.asking.dimension(),
+            dim,
             arithmetic: self.arithmetic,
             exclude_self: self.excludes_self,
             layout: layout(true),
             multiprocessors: self.session.how.device.multiprocessors,
+            shortlisting,
         };
         let in_order = self.session.how.in_order(bytes) && !self.session.is_lane();
         if in_order && search.in_registers() {
             search.layout = layout(false);
+        }
+        let mut delivery = Delivery { request, layout: search.layout, short, gaps: false, emit };
+        if let (Some(scores), Some(plan)) = (&self.scores, shortlisting) {
+            let (mut work, rest) = self.by_scores(scores, plan, &search, &mut delivery)?;
+            work += self.by_brute_force(rest, request, raw, emit)?;
+            return Ok(work);
         }
         let rooms = match self.rooms(&search) {
             // Not for all rows at once.
             Err(Fault::Memory { .. }) if search.in_order() => {
                 self.session.record(|stats| stats.splits += 1);
                 search.layout = layout(true);
+                delivery.layout = search.layout;
                 self.rooms(&search)?
             }
             rooms => rooms?,
         };
-        let delivery = Delivery { request, layout: search.layout, short, emit };
-        let work = self.batches(&search, &rooms, &delivery)?;
-        self.session.record(|stats| stats.delivery_seconds += began.elapsed().as_secs_f64());
-        self.session.hold(began, work)?;
-        Ok(self.session.told(work))
+        let units = 0..search.left.places().units();
+        Ok(self.batches(&search, &rooms, &delivery, units, None)?.0)
+    }
+
+    /// Finds the nearest by shortlists, of as many queries at a time as there is room for. Gives those
+    /// whose lists never had room for all, and that are still to be found; none where the sink has had
+    /// enough.
+    fn by_scores(
+        &self,
+        scores: &Scores,
+        plan: Shortlisting,
+        search: &Search<'_, T>,
+        delivery: &mut Delivery<'_, T>,
+    ) -> Result<(Work, Vec<u32>)> {
+        let queries = self.query_count();
+        let fit = self.session.how.list_bytes as usize / 2 / plan.bytes();
+        let (mut at_once, mut first) = (fit.clamp(1, queries), 0);
+        let (mut total, mut rest) = (Work::default(), Vec::new());
+        // Beside the first lists: those that follow take no more.
+        let mut rooms = None;
+        while first < queries {
+            let some = first..queries.min(first + at_once);
+            let stage = self.session.stage(0);
+            let lists = scores.shortlists(&self.session, &stage, search, plan, some.clone());
+            let lists = match lists {
+                Err(stop) if stop.is_memory() && some.len() > 1 => {
+                    at_once = some.len() / 2;
+                    self.session.record(|stats| stats.splits += 1);
+                    continue;
+                }
+                lists => lists?,
+            };
+            total.tests += lists.tests(&stage)?;
+            delivery.gaps = !lists.rest.is_empty();
+            let rooms = match &mut rooms {
+                Some(rooms) => rooms,
+                none => none.insert(self.rooms(search)?),
+            };
+            let (work, stopped) =
+                self.batches(search, rooms, delivery, some.clone(), Some(&lists))?;
+            total += work;
+            if stopped {
+                return Ok((total, Vec::new()));
+            }
+            rest.extend(lists.rest);
+            first = some.end;
+        }
+        Ok((total, rest))
+    }
+
+    /// Finds the nearest of some queries, by their positions, among all.
+    fn by_brute_force(
+        &self,
+        queries: Vec<u32>,
+        request: Request,
+        raw: bool,
+        emit: &Emit<'_, T>,
+    ) -> Result<Work> {
+        if queries.is_empty() {
+            return Ok(Work::default());
+        }
+        let row_of = |&at: &u32| self.part.as_ref().map_or(at, |rows| rows[at as usize]);
+        let rows: Vec<u32> = queries.iter().map(row_of).collect();
+        let points = match self.session.is_lane() {
+            true => self.asking.gather(&rows)?,
+            false => self.session.pool.install(|| self.asking.gather(&rows))?,
+        };
+        let session = self.session.for_share(self.share(&rows));
+        let join = self.in_session(session, rows, points.as_points(), Strategy::Brute)?;
+        let work = join.find_all(request, raw, &|rows: &Rows<'_, T>| {
+            let numbers: Vec<u32> = rows.queries.iter().map(|&at| queries[at as usize]).collect();
+            emit(&Rows { queries: &numbers, consecutive: false, ..*rows })
+        })?;
+        let done = join.session.take_stats();
+        self.session.record(|stats| stats.add(&done));
+        Ok(work)
     }
 
     /// Every row is empty.
@@ -305,13 +418,15 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         Ok(Work::default())
     }
 
-    /// Makes rows batch by batch, and delivers them.
+    /// Makes rows of some units batch by batch, and delivers them. Says too whether the sink has had enough.
     fn batches(
         &self,
         search: &Search<'_, T>,
         rooms: &Rooms<T>,
         delivery: &Delivery<'_, T>,
-    ) -> Result<Work> {
+        units: Range<usize>,
+        lists: Option<&Shortlists>,
+    ) -> Result<(Work, bool)> {
         let (session, places) = (&self.session, search.left.places());
         let rooms_of = &rooms.of_stages;
         let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -332,15 +447,15 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         };
         let batch = |number: usize, unit: usize| {
             let (stage, room) = &rooms_of[number % rooms_of.len()];
-            let end = places.batch(unit, rooms.rows);
-            search.run(stage, room, unit..end)?;
+            let end = places.batch(unit, rooms.rows).min(units.end);
+            search.run(stage, room, unit..end, lists)?;
             Ok::<_, Stop>((stage, room, end))
         };
         // The first is under way while threads start.
-        let mut first = Some(batch(0, 0)?);
+        let mut first = Some(batch(0, units.start)?);
         with_landers(landers, land, |send| {
-            let (mut unit, mut number) = (0, 0);
-            while unit < places.units() && !stopped.load(Relaxed) {
+            let (mut unit, mut number) = (units.start, 0);
+            while unit < units.end && !stopped.load(Relaxed) {
                 let (stage, room, end) = match first.take() {
                     Some(first) => first,
                     None => batch(number, unit)?,
@@ -358,11 +473,12 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
                 }
                 (unit, number) = (end, number + 1);
                 let share = count as f64 / self.query_count().max(1) as f64;
-                // Whoever shares a join tells of the tests that were made.
-                let tests = if session.is_lane() { 0.0 } else { session.how.expected_tests };
-                session.add(tests * share, 0);
+                // Whoever shares a join tells of the tests that were made; whoever made lists has told.
+                let told = session.is_lane() || lists.is_some();
+                session.add(if told { 0.0 } else { session.how.expected_tests * share }, 0);
             }
-            let bytes = (self.query_count() * layout.piece_bytes / layout.rows_per_piece) as u64;
+            let rows = places.before(units.end) - places.before(units.start);
+            let bytes = (rows * layout.piece_bytes / layout.rows_per_piece) as u64;
             session.record(|stats| {
                 stats.batches += number;
                 stats.bytes_out += bytes;
@@ -371,9 +487,9 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         })?;
         let mut work = Work { pairs: pairs.into_inner(), ..Work::default() };
         for (stage, room) in rooms_of {
-            work.tests += search.tests(stage, room)?;
+            work.tests += search.take_tests(stage, room)?;
         }
-        Ok(work)
+        Ok((work, stopped.into_inner()))
     }
 
     /// Streams with memory for their batches: for smaller ones where memory is refused.
@@ -498,9 +614,9 @@ impl<T: Scalar> OnDevice<T> for GpuKnn<'_, T> {
         rows: Vec<u32>,
         coordinates: &[T],
     ) -> crate::error::Result<Box<dyn OnDevice<T> + 'b>> {
-        let share = rows.len() as f64 / self.asking.len().max(1) as f64;
-        let session = self.session.for_share(share).in_lane(lane, lanes);
-        Ok(Box::new(self.in_session(session, rows, self.asking.of_these(coordinates))?))
+        let session = self.session.for_share(self.share(&rows)).in_lane(lane, lanes);
+        let points = self.asking.of_these(coordinates);
+        Ok(Box::new(self.in_session(session, rows, points, self.strategy)?))
     }
 
     fn meeting(&self) -> crate::error::Result<Meeting> {

@@ -14,6 +14,8 @@ pub(super) struct Delivery<'d, T> {
     pub(super) layout: Layout,
     /// Whether rows may have fewer than k.
     pub(super) short: bool,
+    /// Whether some rows are missing: the numbers of their queries are none.
+    pub(super) gaps: bool,
     pub(super) emit: &'d Emit<'d, T>,
 }
 
@@ -35,15 +37,30 @@ impl<T: Scalar> Delivery<'_, T> {
             true => (first..first + rows).map(|number| number as u32).collect(),
             false => Vec::new(),
         };
-        let queries = match in_order {
+        let mut queries = match in_order {
             true => &numbers[..],
             false => bytemuck::cast_slice(&queries[..4 * rows]),
         };
-        let ids: &mut [u32] = bytemuck::cast_slice_mut(&mut ids[..4 * k * rows]);
+        let mut ids: &mut [u32] = bytemuck::cast_slice_mut(&mut ids[..4 * k * rows]);
         let mut distances = match distances_at {
             0 => None,
             _ => Some(T::from_bytes_mut(&mut back[..size_of::<T>() * k * rows])),
         };
+        let present: Vec<u32>;
+        if self.gaps {
+            let there = |row: &usize| queries[*row] != u32::MAX;
+            let kept: Vec<usize> = (0..rows).filter(there).collect();
+            present = kept.iter().map(|&row| queries[row]).collect();
+            for (to, &row) in kept.iter().enumerate() {
+                ids.copy_within(row * k..(row + 1) * k, to * k);
+                if let Some(distances) = distances.as_deref_mut() {
+                    distances.copy_within(row * k..(row + 1) * k, to * k);
+                }
+            }
+            queries = &present;
+            ids = &mut ids[..k * kept.len()];
+            distances = distances.map(|distances| &mut distances[..k * kept.len()]);
+        }
         let len = |row: &[u32]| row.iter().rposition(|&id| id != u32::MAX).map_or(0, |at| at + 1);
         let lens: Option<Vec<u32>> =
             self.short.then(|| ids.chunks(k).map(|row| len(row) as u32).collect());

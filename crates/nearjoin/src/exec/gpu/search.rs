@@ -4,9 +4,12 @@ use nearjoin_kernels::{Family, Module};
 
 use super::device::{Array, Stage};
 use super::driver::{Args, Result};
+use super::halves::Halved;
 use super::job::{float, norm, weight};
+use super::scores::Shortlists;
 use super::tree::{BLOCK, Tree, WORDS};
 use crate::metric::Threshold;
+use crate::plan::Shortlisting;
 use crate::scalar::Scalar;
 
 /// Bytes of the keys of the largest k of which the best are kept in registers.
@@ -27,15 +30,19 @@ const ROOM: u64 = 2 << 30;
 pub(super) enum Side<T> {
     /// In leaves.
     Tree(Tree<T>),
-    /// As they were given; `ids` is what their rows are called, where not by their numbers.
-    Rows { points: Array<T>, ids: Option<Array<u32>>, len: usize },
+    /// As they were given; `ids` is what their rows are called, where not by their numbers. Rounded too,
+    /// where products score them.
+    Rows { points: Array<T>, ids: Option<Array<u32>>, len: usize, halved: Option<Halved> },
 }
 
 impl<T> Side<T> {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Side::Tree(tree) => tree.bytes(),
-            Side::Rows { points, ids, .. } => points.bytes() + ids.as_ref().map_or(0, Array::bytes),
+            Side::Rows { points, ids, halved, .. } => {
+                let halved = halved.as_ref().map_or(0, Halved::bytes);
+                points.bytes() + ids.as_ref().map_or(0, Array::bytes) + halved
+            }
         }
     }
 
@@ -160,6 +167,8 @@ pub(super) struct Search<'a, T> {
     pub(super) exclude_self: bool,
     pub(super) layout: Layout,
     pub(super) multiprocessors: u32,
+    /// How candidates come on shortlists, where products score them.
+    pub(super) shortlisting: Option<Shortlisting>,
 }
 
 /// Memory of a batch.
@@ -202,7 +211,10 @@ impl<T: Scalar> Search<'_, T> {
 
     /// Candidates that wait for each query.
     fn waiting_room(&self) -> usize {
-        2 * self.layout.k.max(64) + TILE as usize
+        match self.shortlisting {
+            Some(lists) => lists.room,
+            None => 2 * self.layout.k.max(64) + TILE as usize,
+        }
     }
 
     /// Memory for batches of so many rows.
@@ -213,37 +225,47 @@ impl<T: Scalar> Search<'_, T> {
         if self.in_registers() {
             return Ok(Room { pieces, rows: None, waiting: None, workers: 0, tests, scalar });
         }
-        let bytes = (self.waiting_room() * key_bytes::<T>()) as u64;
-        let here = u64::from(self.multiprocessors);
-        // A worker is a warp, or a block that has room for as many queries as a tile.
-        let (workers, each) = match self.left {
-            Side::Tree(_) => ((here * WARPS).min(rows as u64), bytes),
-            Side::Rows { .. } => {
-                ((here * BRUTE_BLOCKS).min((rows as u64).div_ceil(TILE)), bytes * TILE)
-            }
-        };
-        let workers = workers.min(ROOM / each).max(1);
-        // Warps come in blocks.
-        let workers = match self.left {
-            Side::Tree(_) => workers.next_multiple_of(u64::from(THREADS / 32)),
-            Side::Rows { .. } => workers,
-        };
+        let (workers, bytes) = self.workers(rows);
         Ok(Room {
             pieces,
             rows: Some(stage.array(rows * self.row_room() * key_bytes::<T>())?),
-            waiting: Some(stage.array((workers * each) as usize)?),
+            waiting: Some(stage.array(bytes)?),
             workers,
             tests,
             scalar,
         })
     }
 
-    /// Finds the nearest of the queries of some units.
+    /// Whether every query is searched for by a warp, and not some by a block.
+    fn by_warps(&self) -> bool {
+        matches!(self.left, Side::Tree(_)) || self.shortlisting.is_some()
+    }
+
+    /// Workers for so many queries, and bytes for the candidates that wait for them.
+    fn workers(&self, queries: usize) -> (u64, usize) {
+        let bytes = (self.waiting_room() * key_bytes::<T>()) as u64;
+        let (here, queries) = (u64::from(self.multiprocessors), queries as u64);
+        // A worker is a warp, or a block that has room for as many queries as a tile.
+        let (workers, each) = match self.by_warps() {
+            true => ((here * WARPS).min(queries), bytes),
+            false => ((here * BRUTE_BLOCKS).min(queries.div_ceil(TILE)), bytes * TILE),
+        };
+        let workers = workers.min(ROOM / each).max(1);
+        // Warps come in blocks.
+        let workers = match self.by_warps() {
+            true => workers.next_multiple_of(u64::from(THREADS / 32)),
+            false => workers,
+        };
+        (workers, (workers * each) as usize)
+    }
+
+    /// Finds the nearest of the queries of some units; in these lists, where products score candidates.
     pub(super) fn run(
         &self,
         stage: &Stage,
         room: &Room<T>,
         units: core::ops::Range<usize>,
+        lists: Option<&Shortlists>,
     ) -> Result<()> {
         let places = self.left.places();
         let first_place = places.before(units.start);
@@ -268,12 +290,16 @@ impl<T: Scalar> Search<'_, T> {
         }
         // What any dimension has in common.
         let common = Module::join(Family::Nearest, float::<T>(), norm, usize::MAX);
-        match self.left {
-            Side::Tree(_) => {
-                let blocks = room.workers / u64::from(THREADS / 32);
+        let blocks = room.workers / u64::from(THREADS / 32);
+        match (self.left, lists) {
+            (Side::Tree(_), _) => {
                 stage.launch_blocks(module, "nearest_any", blocks, THREADS, args())?;
             }
-            Side::Rows { .. } => {
+            (Side::Rows { .. }, Some(lists)) => {
+                let (module, args) = (shortlist::<T>(), args().structure(&lists.words(None)));
+                stage.launch_blocks(module, "measure", blocks, THREADS, args)?;
+            }
+            (Side::Rows { .. }, None) => {
                 stage.launch_blocks(
                     common,
                     "nearest_brute",
@@ -288,9 +314,33 @@ impl<T: Scalar> Search<'_, T> {
         stage.launch_blocks(common, "nearest_rows", blocks, threads, args().u64(rows))
     }
 
-    /// Distances computed so far by the batches of some memory.
-    pub(super) fn tests(&self, stage: &Stage, room: &Room<T>) -> Result<u64> {
-        Ok(stage.read(&room.tests, 0..1)?[0])
+    /// Asks some queries, whose lists are too long, how far their nearest may be by what there was room for.
+    pub(super) fn tighten(
+        &self,
+        stage: &Stage,
+        lists: &Shortlists,
+        asked: (&Array<u32>, usize, &Array<f64>),
+    ) -> Result<()> {
+        let (workers, bytes) = self.workers(asked.1);
+        let room = Room {
+            pieces: stage.array(0)?,
+            rows: None,
+            waiting: Some(stage.array(bytes)?),
+            workers,
+            tests: stage.zeroed(1)?,
+            scalar: core::marker::PhantomData,
+        };
+        let args = Args::new().structure(&self.words(&room, 0, 0, 0));
+        let args = args.structure(&lists.words(Some(asked)));
+        let blocks = workers / u64::from(THREADS / 32);
+        stage.launch_blocks(shortlist::<T>(), "measure", blocks, THREADS, args)
+    }
+
+    /// Distances computed by the batches of some memory since this was last asked.
+    pub(super) fn take_tests(&self, stage: &Stage, room: &Room<T>) -> Result<u64> {
+        let tests = stage.read(&room.tests, 0..1)?[0];
+        stage.fill(room.tests.piece(0..1), 0)?;
+        Ok(tests)
     }
 
     fn words(&self, room: &Room<T>, first: u64, end: u64, first_place: u64) -> Vec<u64> {
@@ -308,7 +358,7 @@ impl<T: Scalar> Search<'_, T> {
                 words.extend([tree.points(), tree.ids(), 0]);
                 words.extend(tree.level_words());
             }
-            Side::Rows { points, ids, len } => {
+            Side::Rows { points, ids, len, .. } => {
                 words.extend([points.address(), ids.as_ref().map_or(0, Array::address)]);
                 words.push(*len as u64);
                 words.extend([0; WORDS]);
@@ -326,6 +376,10 @@ impl<T: Scalar> Search<'_, T> {
         words.extend([address(&room.waiting), self.waiting_room() as u64, room.tests.address()]);
         words
     }
+}
+
+fn shortlist<T: Scalar>() -> Module {
+    Module::Shortlist(float::<T>())
 }
 
 /// Bytes of `Key` of `keys.cuh`.

@@ -102,6 +102,18 @@ fn nearest<T: Scalar>(simt: &Simt) {
             }
         }
     }
+    // By products, in tiles of both kinds, with lists that are too short.
+    for dim in [20, 200] {
+        let points = Data::Uniform.points::<T>(150, dim, 1);
+        let points = points.as_points();
+        let driver = Some(Arc::new(simt.clone()) as _);
+        let knobs = Knobs { driver, estimate: Some(0.0), ..Knobs::default() };
+        let join = on_gpu(4).strategy(Strategy::Product).gpu(GpuOptions::new().knobs(knobs));
+        let mut found = Neighbors::new();
+        join.plan_self(&points).unwrap().run(&mut found).unwrap();
+        let expected = truth(&points, None, 4, Metric::L2, false);
+        assert_eq!(dense(&found), expected, "{} {dim}-D by products", T::NAME);
+    }
     let points = Data::Uniform.points::<T>(4200, 2, 1);
     let points = points.as_points();
     let (mut found, mut expected) = (Neighbors::new(), Neighbors::new());

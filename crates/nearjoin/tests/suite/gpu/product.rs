@@ -97,28 +97,36 @@ fn check_at<T: Scalar>(name: &str, rows: &[Vec<T>]) {
 
 /// Points that press on the bound: what a product cancels, what 16 bits cannot tell apart, and what
 /// they cannot hold.
-fn adversarial<T: Scalar>() {
+pub(super) fn pressing<T: Scalar>() -> Vec<(&'static str, Vec<Vec<T>>)> {
     let chance = &mut StdRng::seed_from_u64(7);
     let mut random = |size: f64| size * (chance.random::<f64>() - 0.5);
     let mut cloud = |n: usize, dim: usize, at: &dyn Fn(usize) -> f64, size: f64| -> Vec<Vec<T>> {
         let mut row = |_| (0..dim).map(|j| T::from_f64(at(j) + random(size))).collect();
         (0..n).map(&mut row).collect()
     };
-    check_at("far away, close together", &cloud(40, 40, &|_| 1e6, 1e-1));
     // Two heaps on both sides of the centre: norms are huge beside every distance within one.
     let mut heaps = cloud(20, 33, &|j| if j % 2 == 0 { 1e3 } else { -1e3 }, 1e-2);
     heaps.extend(cloud(20, 33, &|j| if j % 2 == 0 { -1e3 } else { 1e3 }, 1e-2));
-    check_at("two heaps", &heaps);
     let mut large = cloud(40, 20, &|_| 0.0, 1.0);
     large[3][7] = T::from_f64(3e4);
-    check_at("one large coordinate", &large);
-    check_at("tiny", &cloud(40, 20, &|_| 0.0, 1e-35));
-    check_at("huge", &cloud(40, 20, &|_| 0.0, 1e17));
     let mut mixed = cloud(20, 20, &|_| 0.0, 1e-8);
     mixed.extend(cloud(20, 20, &|_| 0.0, 1e8));
-    check_at("of two sizes", &mixed);
     let lattice = |i: usize| (0..24).map(|j| T::from_f64(((i >> (j % 6)) & 1) as f64)).collect();
-    check_at("corners", &(0..64).map(lattice).collect::<Vec<Vec<T>>>());
+    vec![
+        ("far away, close together", cloud(40, 40, &|_| 1e6, 1e-1)),
+        ("two heaps", heaps),
+        ("one large coordinate", large),
+        ("tiny", cloud(40, 20, &|_| 0.0, 1e-35)),
+        ("huge", cloud(40, 20, &|_| 0.0, 1e17)),
+        ("of two sizes", mixed),
+        ("corners", (0..64).map(lattice).collect()),
+    ]
+}
+
+fn adversarial<T: Scalar>() {
+    for (name, rows) in pressing::<T>() {
+        check_at(name, &rows);
+    }
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Points as numbers of 16 bits for matrix units: the host's side of `halves.cu`.
+//!
+//! All points of a join are in one frame, whose centre is the middle of some of them. Before the first
+//! join on a device, its matrix units are asked whether they do as the bound of a product has it.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use nearjoin_kernels::{Module, Tile};
+
+use super::device::{Array, Device, Stage};
+use super::driver::{self, Args, Driver};
+use super::job::float;
+use crate::filter::product::{Frame, Summing};
+use crate::points::Points;
+use crate::scalar::Scalar;
+
+/// Coordinates are at most 2¹² in the frame, or 2¹⁵: numbers of 16 bits have 15 binary places before the
+/// point, and 24 behind it.
+const SIZE: i32 = 12;
+/// Rows of which the middle is the centre of the frame.
+const SAMPLE: usize = 256;
+/// Blocks that check the model of matrix units.
+const CHECKS: u64 = 40;
+
+/// How points become numbers of 16 bits, and which tiles multiply them.
+#[derive(Debug)]
+pub(super) struct Halving {
+    pub(super) frame: Frame,
+    centre: Array<f64>,
+    /// Numbers of a point, zeros at the end included.
+    pub(super) depth: usize,
+    pub(super) tile: Tile,
+}
+
+/// Points as numbers of 16 bits, up to whole tiles, and of each the squared norm and how far it was moved.
+#[derive(Debug)]
+pub(super) struct Halved {
+    pub(super) points: Array<u16>,
+    pub(super) sizes: Array<[f64; 2]>,
+}
+
+impl Halved {
+    pub(super) fn bytes(&self) -> usize {
+        self.points.bytes() + self.sizes.bytes()
+    }
+}
+
+impl Halving {
+    /// For the points of a join, if the device has matrix units that do as they should.
+    pub(super) fn of<T: Scalar>(
+        device: &Device,
+        stage: &Stage,
+        left: Points<'_, T>,
+        right: Option<Points<'_, T>>,
+    ) -> driver::Result<Option<Self>> {
+        let has_units = device.capability() >= Module::Product(Tile::Narrow).least_capability();
+        if !has_units || !units_do_as_they_should(device, stage)? {
+            return Ok(None);
+        }
+        let depth = left.dimension().next_multiple_of(16);
+        let tile = if depth <= 128 { Tile::Narrow } else { Tile::Wide };
+        let frame = frame(left, right);
+        let centre = stage.copy_of(&frame.centre)?;
+        Ok(Some(Halving { frame, centre, depth, tile }))
+    }
+
+    /// How sums of their products err.
+    pub(super) fn summing(&self) -> Summing {
+        Summing::on_matrix_units(self.depth)
+    }
+
+    /// Points that are on the device, one after the other.
+    pub(super) fn halve<T: Scalar>(
+        &self,
+        stage: &Stage,
+        points: &Array<T>,
+        len: usize,
+    ) -> driver::Result<Halved> {
+        let (dim, depth) = (self.centre.len(), self.depth);
+        // Whole tiles of columns: they are fetched without a look at where they end.
+        let room = len.next_multiple_of(Tile::SIDE);
+        let halves = stage.array::<u16>(room * depth)?;
+        let sizes = stage.array::<[f64; 2]>(len)?;
+        let args = Args::new().u64(points.address()).u64(len as u64).u64(room as u64);
+        let args = args.u32(dim as u32).u32(depth as u32).u64(self.centre.address());
+        let args = args.f64(self.frame.scale).u64(halves.address()).u64(sizes.address());
+        stage.launch(Module::Halves(float::<T>()), "halve", room as u64 * 32, args)?;
+        Ok(Halved { points: halves, sizes })
+    }
+}
+
+/// The frame of all points: centred in the middle of some of them.
+fn frame<T: Scalar>(left: Points<'_, T>, right: Option<Points<'_, T>>) -> Frame {
+    let sets = [Some(left), right];
+    let mut magnitudes = left.magnitudes();
+    let mut centre = vec![0.0; left.dimension()];
+    let rows =
+        |points: &Points<'_, T>| (0..points.len()).step_by(points.len().div_ceil(SAMPLE).max(1));
+    let all: usize = sets.iter().flatten().map(|points| rows(points).count()).sum();
+    for points in sets.iter().flatten() {
+        magnitudes = magnitudes.and(points.magnitudes());
+        for row in rows(points) {
+            for (sum, x) in centre.iter_mut().zip(points.row(row)) {
+                *sum += x.to_f64() / all as f64;
+            }
+        }
+    }
+    let greatest = magnitudes.greatest.to_f64();
+    Frame::new(&vec![(-greatest, greatest); centre.len()], &centre, SIZE)
+}
+
+/// Whether sums of matrix units are as near as [`Summing::on_matrix_units`] has it. A device is asked
+/// once.
+fn units_do_as_they_should(device: &Device, stage: &Stage) -> driver::Result<bool> {
+    type Known = Vec<(Weak<dyn Driver>, bool)>;
+    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let this = Arc::downgrade(&device.driver);
+    let found = known().iter().find(|(driver, _)| driver.ptr_eq(&this)).map(|(_, sound)| *sound);
+    if let Some(sound) = found {
+        return Ok(sound);
+    }
+    let worst = stage.zeroed::<u32>(1)?;
+    let args = Args::new().u64(worst.address());
+    stage.launch_blocks(Module::Product(Tile::Narrow), "check_units", CHECKS, 32, args)?;
+    let sound = f32::from_bits(stage.read(&worst, 0..1)?[0]) <= 1.0;
+    let mut known = known();
+    known.retain(|(driver, _)| driver.strong_count() > 0);
+    known.push((this, sound));
+    Ok(sound)
+}
