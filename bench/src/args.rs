@@ -44,8 +44,8 @@ sections of the ε-join on a GPU
 sections of the KNN-join on a GPU
   --gpu-knn         CPU, GPU, both and auto, into arrays that are used again; evenly spread
                     points, and those that are hard; CuPy beside them where Python has it
-  --gpu-product     ε-joins of many dimensions by matrix products, beside brute force, and beside
-                    PyTorch where Python has it
+  --gpu-product     joins of many dimensions by matrix products, beside brute force, and beside
+                    PyTorch and CuPy where Python has them
   --knn-papers      HybridKNN-Join's tables on its synthetic sets: the paper's scheme (the
                     strategy ranges) beside what nearjoin does by itself, and its options
 
@@ -68,7 +68,9 @@ options
                     equal2-k8, lattice2-k8, outlier2-k8, line6-k8, lognormal4-k8,
                     uniform2-10M-k8, uniform4-10M-k8, uniform2-k4096, normal64-k10,
                     places3-k8, few3-k8
-                    --gpu-product: normal64, normal128, normal768, normal128-1M
+                    --gpu-product: normal64, normal128, normal768, normal128-1M; normal128-k10,
+                    normal128-k100, normal128-k1000, normal768-k10, embedding100-k10,
+                    embedding768-k10, normal128-1M-k10
                     --knn-papers: Unif2D, Unif4D, Unif6D, Expo2D, Expo4D, Expo6D
   --points N        points of a case (default 2e6; the clustered cases have 5 for every 2 of
                     them, those in 64 dimensions 1 for every 20, the adversarial cases 1 for
@@ -160,7 +162,7 @@ impl Peers {
 }
 
 /// Everything the command line says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) help: bool,
     pub(crate) join: Join,
@@ -217,6 +219,7 @@ impl Options {
         }
         if has(Section::GpuProduct) {
             names.extend(product::CASES.iter().map(|case| case.name));
+            names.extend(product::nearest::CASES.iter().map(|(case, _)| case.name));
         }
         if has(Section::KnnPapers) {
             names.extend(knn::papers::figures::SETS.iter().map(|set| set.name));

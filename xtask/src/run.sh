@@ -2,7 +2,7 @@
 # Tests and measures nearjoin on the GPU of this machine.
 #
 #   run.sh [section …]    sections: conformance unit memcheck racecheck bench scaling papers
-#                         hybrid hybrid-papers knn knn-papers
+#                         hybrid hybrid-papers knn product knn-papers
 #                         (default: all of them; check: the first four; tables: the others)
 #
 # Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
@@ -57,6 +57,7 @@ section() {
     hybrid) table hybrid --hybrid ;;
     hybrid-papers) table hybrid-papers --hybrid-papers --reps 2 ;;
     knn) table gpu-knn --gpu-knn ${PYTHON:+--python "$PYTHON"} ;;
+    product) table gpu-product --gpu-product ${PYTHON:+--python "$PYTHON"} ;;
     knn-papers) table knn-papers --knn-papers --reps 2 ;;
     *)
         echo "no section $1: see the top of run.sh"
@@ -66,7 +67,7 @@ section() {
 }
 
 checks="conformance unit memcheck racecheck"
-tables="bench scaling papers hybrid hybrid-papers knn knn-papers"
+tables="bench scaling papers hybrid hybrid-papers knn product knn-papers"
 wanted=()
 for name in "${@:-all}"; do
     case $name in

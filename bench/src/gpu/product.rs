@@ -1,5 +1,7 @@
 //! Many dimensions on a GPU: matrix products beside brute force, and beside PyTorch.
 
+pub(crate) mod nearest;
+
 use std::process::Command;
 
 use nearjoin::gpu::GpuOptions;
@@ -74,6 +76,7 @@ pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> 
             table.row(row);
         }
     }
+    let nearest = nearest::run(target, options, torch.is_ok(), &mut failures);
     let torch = torch.unwrap_or_else(|reason| format!("no PyTorch ({reason})"));
     let text = format!(
         "## Many dimensions on the GPU\n\n{table}\n\
@@ -81,7 +84,7 @@ pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> 
          memory to the answer there, planning included. Counts at about {} neighbour, rows at about {}.\n\
          - Counts by products are those of brute force, where that was run.\n\
          - {torch}: norms and a product in single precision, compared in blocks of 8192 rows; its counts\n  \
-         are not exact.\n",
+         are not exact.\n{nearest}",
         options.reps, NEIGHBORS[0], NEIGHBORS[1],
     );
     Ok((text + &failures.0, failures.none()))

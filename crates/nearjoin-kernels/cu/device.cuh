@@ -8,7 +8,7 @@
 //   __device__ __forceinline__ __noinline__ __grid_constant__ __shared__ (static arrays only) __launch_bounds__
 //   what matrix.cuh has
 //   threadIdx.x blockIdx.x blockDim.x gridDim.x
-//   __syncthreads __syncwarp __ballot_sync __any_sync __all_sync __shfl_sync
+//   __syncthreads __syncwarp __ballot_sync __any_sync __all_sync __shfl_sync __reduce_or_sync (8.0)
 //   __shfl_up_sync __shfl_xor_sync __match_any_sync __popc __popcll __ffs __clz __clzll
 //   atomicAdd (unsigned, unsigned long long) atomicMax atomicMin atomicOr (unsigned)
 //   __threadfence __ldg

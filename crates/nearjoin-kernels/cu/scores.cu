@@ -11,10 +11,10 @@ static_assert(SHARED_BYTES == BYTES, "as the host asks for it");
 // Every member has eight bytes.
 struct Best {
     Matrix matrix;
-    // For every query, the best of every 16 candidates, or of every two: of each tile 8 numbers, or 64.
+    // For every query, the best of every 64, 16 or 2 candidates: of each tile so many numbers.
     float* best;
     u64 groups;
-    u64 by_twos;
+    u64 of_tile;
 };
 static_assert(sizeof(Best) == 8 * 15, "as many words as the host writes");
 
@@ -33,16 +33,21 @@ struct KeepBest {
 #pragma unroll
             for (u32 h = 0; h < 2; h++) {
                 u64 row = first_row + place.down + m * 16 + h * 8 + lane() / 4;
-                if (row >= job.matrix.query_count) continue;
-                float* to = job.best + row * job.groups;
+                bool there = row < job.matrix.query_count;
+                float* to = job.best + row * job.groups + tile * job.of_tile;
                 float best = -BEYOND;
 #pragma unroll
                 for (u32 n = 0; n < 8; n++) {
                     float both = fmaxf(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
                     best = fmaxf(best, both);
-                    if (job.by_twos) to[tile * 64 + place.across / 2 + n * 4 + lane() % 4] = both;
+                    if (there && job.of_tile == 64) to[place.across / 2 + n * 4 + lane() % 4] = both;
                 }
-                if (!job.by_twos) to[tile * 8 + place.across / 16 + lane() % 4] = best;
+                if (there && job.of_tile == 8) to[place.across / 16 + lane() % 4] = best;
+                if (job.of_tile == 2) {
+                    best = fmaxf(best, __shfl_xor_sync(ALL, best, 1));
+                    best = fmaxf(best, __shfl_xor_sync(ALL, best, 2));
+                    if (there && lane() % 4 == 0) to[place.across / 64] = best;
+                }
             }
     }
 
@@ -57,9 +62,8 @@ KERNEL(__launch_bounds__(THREADS, BLOCKS) best_scores)(const __grid_constant__ B
 
 // ---------------------------------------------------------------- all that are good enough
 
-// Candidates that a warp holds back. A piece of 16 × 8 may have that many.
-#define HELD 192u
-#define PIECE (4u * WARP)
+// Candidates that each lane holds back, at the most; a piece of 16 × 8 may give it four.
+#define HELD 16u
 
 // Every member has eight bytes.
 struct Listing {
@@ -81,66 +85,81 @@ struct Listing {
 };
 static_assert(sizeof(Listing) == 8 * 21, "as many words as the host writes");
 
-// What a warp holds back: scores, with the row within the unit and the column from its first on.
+// What a warp holds back: scores, with the row within the unit, the column from the unit's first on, and
+// for whom each is good enough.
 struct Held {
-    uint2 pairs[HELD];
+    uint2 pairs[HELD][WARP];
     float4 sums[WARP];
-    u32 count;
 };
+#define FOR_ROW 0x40000000u
+#define FOR_COLUMN 0x80000000u
+// No query.
+#define NONE 0xffffffffu
 
-// Where the candidates of a unit belong.
-struct Unit {
-    const u32* rows;
-    u64 row;
-    u64 column;
-};
-
-// What finds no room is lost, but counted: the host sees that.
-__device__ __forceinline__ void append(const Listing& job, u32 query, u32 candidate, u32 score) {
-    if (job.exclude_self) {
-        u32 name = job.names ? job.names[query] : query + (u32)job.first_name;
-        if (name == (job.ids ? job.ids[candidate] : candidate)) return;
-    }
-    u32 at = atomicAdd(&job.lens[query], 1u);
-    if (at < job.capacity) job.lists[query * job.capacity + at] = make_uint2(score, candidate);
+// Whose list a candidate goes on, or none.
+__device__ __forceinline__ u32 asks(const Listing& job, u32 query, u32 candidate) {
+    if (!job.exclude_self) return query;
+    u32 name = job.names ? job.names[query] : query + (u32)job.first_name;
+    return name == (job.ids ? job.ids[candidate] : candidate) ? NONE : query;
 }
 
-// Appends what a warp holds back to the lists of queries.
-__device__ __noinline__ void flush(const Listing& job, Held& held, const Unit& unit) {
-    __syncwarp();
-    u32 count = held.count;
-    for (u32 i = lane(); i < count; i += WARP) {
-        uint2 pair = held.pairs[i];
-        u32 from = unit.rows[pair.x % SIDE], to = (u32)(unit.column + pair.x / SIDE);
-        float score = __uint_as_float(pair.y);
-        if (score >= job.left_limits[from]) append(job, from, to, pair.y);
-        // On the diagonal, pairs are met from both sides.
-        if (job.right_limits && to / SIDE != unit.row && score >= job.right_limits[to])
-            append(job, to, from, pair.y);
+// Appends what the lanes of a warp hold back, `count` in this one, to the lists of queries. What finds no room
+// is lost, but counted: the host sees that.
+//
+// Places in lists are taken for some candidates before any is written, so that their ways to memory overlap.
+__device__ __noinline__ void flush(const Listing& job, const Held& held, u32 count, const u32* rows,
+                                   u64 column) {
+    const u32 TOGETHER = 4;
+    for (u32 first = 0; first < count; first += TOGETHER) {
+        u32 queries[2 * TOGETHER], candidates[2 * TOGETHER], scores[TOGETHER], at[2 * TOGETHER];
+#pragma unroll
+        for (u32 i = 0; i < TOGETHER; i++) {
+            uint2 pair = held.pairs[first + i < count ? first + i : first][lane()];
+            if (first + i >= count) pair.x &= ~(FOR_ROW | FOR_COLUMN);
+            u32 from = rows[pair.x % SIDE];
+            u32 to = (u32)column + (pair.x & ~(FOR_ROW | FOR_COLUMN)) / SIDE;
+            queries[2 * i] = pair.x & FOR_ROW ? asks(job, from, to) : NONE;
+            queries[2 * i + 1] = pair.x & FOR_COLUMN ? asks(job, to, from) : NONE;
+            candidates[2 * i] = to;
+            candidates[2 * i + 1] = from;
+            scores[i] = pair.y;
+        }
+#pragma unroll
+        for (u32 i = 0; i < 2 * TOGETHER; i++)
+            if (queries[i] != NONE) at[i] = atomicAdd(&job.lens[queries[i]], 1u);
+#pragma unroll
+        for (u32 i = 0; i < 2 * TOGETHER; i++)
+            if (queries[i] != NONE && at[i] < job.capacity)
+                job.lists[queries[i] * job.capacity + at[i]] = make_uint2(scores[i / 2], candidates[i]);
     }
-    __syncwarp();
-    if (lane() == 0) held.count = 0;
-    __syncwarp();
 }
 
-// The sums of 16 rows by 8 columns, four to a lane, some of which are good enough. `first` is where the first
-// of them is.
-__device__ __noinline__ void hold(const Listing& job, Held& held, const Unit& unit,
-                                  const float* row_limits, const float* limits, u32 first) {
+// Holds back those of the sums of 16 rows by 8 columns, four to a lane, that are good enough; `first` says where
+// the piece is. Gives how many this lane holds back then.
+//
+// One piece of code for all of a tile, as it is seldom needed and would be fetched from afar.
+__device__ __noinline__ u32 hold(const Listing& job, Held& held, u32 count, const u32* rows, u64 column,
+                                 const float* row_limits, const float* limits, u32 first) {
+    u32 down = lane() / 4, across = lane() % 4 * 2;
     float4 sums = held.sums[lane()];
+    float of_rows[2] = {row_limits[down], row_limits[down + 8]};
+    float of_columns[2] = {BEYOND, BEYOND};
+    if (limits) {
+        of_columns[0] = limits[across];
+        of_columns[1] = limits[across + 1];
+    }
 #pragma unroll
     for (u32 e = 0; e < 4; e++) {
         float sum = e == 0 ? sums.x : e == 1 ? sums.y : e == 2 ? sums.z : sums.w;
-        u32 down = lane() / 4 + e / 2 * 8, across = lane() % 4 * 2 + e % 2;
-        float limit = row_limits[down];
-        if (limits) limit = fminf(limit, limits[across]);
-        if (sum >= limit) {
-            u32 at = atomicAdd(&held.count, 1u);
-            held.pairs[at] = make_uint2(first + down + across * SIDE, __float_as_uint(sum));
-        }
+        u32 whose = (sum >= of_rows[e / 2] ? FOR_ROW : 0) | (sum >= of_columns[e % 2] ? FOR_COLUMN : 0);
+        u32 at = first + down + e / 2 * 8 + (across + e % 2) * SIDE;
+        if (whose) held.pairs[count++][lane()] = make_uint2(at | whose, __float_as_uint(sum));
     }
-    __syncwarp();
-    if (held.count > HELD - PIECE) flush(job, held, unit);
+    if (__any_sync(ALL, count > HELD - 4)) {
+        flush(job, held, count, rows, column);
+        count = 0;
+    }
+    return count;
 }
 
 struct ListGood {
@@ -149,57 +168,75 @@ struct ListGood {
     Held& held;
     // Of the rows of the unit.
     float* row_limits;
-    Unit unit;
+    const u32* rows;
+    u64 row;
+    // The first column of the unit; and how many candidates this lane holds back.
+    u64 column;
+    u32 count;
 
     __device__ __forceinline__ const float* limits() const { return job.right_limits; }
 
-    __device__ __forceinline__ void begin(const u32* rows, u64 row) {
-        unit = {rows, row, 0};
+    __device__ __forceinline__ void begin(const u32* rows_of_unit, u64 row_of_unit) {
+        rows = rows_of_unit;
+        row = row_of_unit;
         for (u32 i = threadIdx.x; i < SIDE; i += THREADS)
             row_limits[i] =
                 row * SIDE + i < job.matrix.query_count ? job.left_limits[rows[i]] : BEYOND;
-        if (lane() == 0) held.count = 0;
     }
 
-    // What a sum must be for either of its points.
+    // Every sum is compared with the lower of its limits, those of all pieces before any is looked at again: one
+    // vote, and not one after the other. (One comparison for the four of a lane, with the lowest of their limits,
+    // takes half as long, and is no use: limits differ by more than sums do.)
     __device__ __forceinline__ void tile(const Sums& sums, const Place& place) {
         // Those that wait have columns of the same unit, whose first one is a whole number of units.
         u64 width = job.matrix.along * SIDE;
-        unit.column = place.column / width * width;
-        bool both = job.right_limits && place.column / SIDE != unit.row;
-        u32 l = lane(), first = (u32)(place.column - unit.column) * SIDE + place.down;
-        float2 of_columns[8];
+        column = place.column / width * width;
+        // On the diagonal, pairs are met from both sides.
+        const float* limits = job.right_limits && place.column / SIDE != row ? place.limits : nullptr;
+        const float* of_rows = row_limits + place.down;
+        u32 l = lane(), hits = 0;
+        float of_row[4][2];
+#pragma unroll
+        for (u32 m = 0; m < 4; m++)
+#pragma unroll
+            for (u32 h = 0; h < 2; h++) of_row[m][h] = of_rows[m * 16 + h * 8 + l / 4];
 #pragma unroll
         for (u32 n = 0; n < 8; n++) {
-            of_columns[n] = make_float2(BEYOND, BEYOND);
-            if (both) of_columns[n] = *(const float2*)(place.limits + n * 8 + l % 4 * 2);
-        }
+            float2 of_column = make_float2(BEYOND, BEYOND);
+            if (limits) of_column = *(const float2*)(limits + n * 8 + l % 4 * 2);
 #pragma unroll
-        for (u32 m = 0; m < 4; m++) {
-            const float* of_rows = row_limits + place.down + m * 16;
-            float upper = of_rows[l / 4], lower = of_rows[l / 4 + 8];
-#pragma unroll
-            for (u32 n = 0; n < 8; n++) {
+            for (u32 m = 0; m < 4; m++) {
                 const float* of = sums[m][n];
-                float2 limit = of_columns[n];
-                bool hit = of[0] >= fminf(upper, limit.x) || of[1] >= fminf(upper, limit.y) ||
-                           of[2] >= fminf(lower, limit.x) || of[3] >= fminf(lower, limit.y);
-                if (!__any_sync(ALL, hit)) continue;
+                bool hit = of[0] >= fminf(of_row[m][0], of_column.x) || of[1] >= fminf(of_row[m][0], of_column.y) ||
+                           of[2] >= fminf(of_row[m][1], of_column.x) || of[3] >= fminf(of_row[m][1], of_column.y);
+                hits |= hit ? 1u << (n * 4 + m) : 0u;
+            }
+        }
+        hits = __reduce_or_sync(ALL, hits);
+        if (hits == 0) return;
+        u32 first = (u32)(place.column - column) * SIDE + place.down;
+#pragma unroll
+        for (u32 n = 0; n < 8; n++) {
+            if ((hits >> n * 4 & 15u) == 0) continue;
+#pragma unroll
+            for (u32 m = 0; m < 4; m++) {
+                if ((hits >> (n * 4 + m) & 1u) == 0) continue;
+                const float* of = sums[m][n];
                 held.sums[l] = make_float4(of[0], of[1], of[2], of[3]);
-                hold(job, held, unit, of_rows, both ? place.limits + n * 8 : nullptr,
-                     first + m * 16 + n * 8 * SIDE);
+                count = hold(job, held, count, rows, column, of_rows + m * 16,
+                             limits ? limits + n * 8 : nullptr, first + m * 16 + n * 8 * SIDE);
             }
         }
     }
 
-    __device__ __forceinline__ void end() { flush(job, held, unit); }
+    __device__ __forceinline__ void end() { flush(job, held, count, rows, column); }
 };
 
 KERNEL(__launch_bounds__(THREADS, BLOCKS) list_scores)(const __grid_constant__ Listing job) {
     DYNAMIC_SHARED(shared, SHARED_BYTES);
     __shared__ Held held[THREADS / WARP];
     __shared__ float row_limits[SIDE];
-    ListGood list = {job, held[threadIdx.x / WARP], row_limits, {nullptr, 0, 0}};
+    ListGood list = {job, held[threadIdx.x / WARP], row_limits, nullptr, 0, 0, 0};
     sweep(job.matrix, shared, list);
 }
 

@@ -117,6 +117,11 @@ inline void __syncthreads() { simt::barrier(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { simt::warp_sync(mask); }
 inline unsigned __ballot_sync(unsigned mask, int value) { return simt::warp_vote(mask, value); }
 inline int __any_sync(unsigned mask, int value) { return simt::warp_vote(mask, value) != 0; }
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
+    unsigned all = 0;
+    for (unsigned bit = 0; bit < 32; bit++) all |= __any_sync(mask, value >> bit & 1u) ? 1u << bit : 0u;
+    return all;
+}
 inline int __all_sync(unsigned mask, int value) { return simt::warp_vote(mask, value) == mask; }
 
 // A warp may be taken as several narrower ones, of `width` lanes each.

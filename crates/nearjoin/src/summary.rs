@@ -33,8 +33,10 @@ pub(crate) struct Effort {
     ordered: usize,
     /// Rows whose extents are taken for those of all; all of them where there is no number.
     extents: Option<usize>,
-    /// Neighbours for which it is tried how well boxes tell points apart.
+    /// Neighbours for which it is tried how well boxes tell points apart, and coordinates of the points that
+    /// are put into boxes.
     nearest: Option<usize>,
+    boxed: usize,
 }
 
 impl Effort {
@@ -46,6 +48,7 @@ impl Effort {
         ordered: 1 << 13,
         extents: None,
         nearest: None,
+        boxed: 1 << 19,
     };
     /// For a device that indexes and joins in less time than it takes to look at all points.
     pub(crate) const QUICK: Effort = Effort {
@@ -55,6 +58,7 @@ impl Effort {
         ordered: 0,
         extents: Some(4096),
         nearest: None,
+        boxed: 1 << 16,
     };
 
     /// The same for points of so many dimensions: in many, the extents of fewer rows, since they say
@@ -80,7 +84,7 @@ impl Effort {
     pub(crate) fn quickly_nearest(k: usize, dim: usize) -> Self {
         /// Dimensions in which boxes tell any points apart.
         const FEW: usize = 8;
-        let quick = Effort { pairs: 0, ..Effort::QUICK };
+        let quick = Effort { pairs: 0, ..Effort::QUICK.for_dimensions(dim) };
         match dim > FEW {
             true => Effort { nearest: Some(k), ..quick },
             // Every row is somewhere else in memory.
@@ -184,8 +188,9 @@ impl Summary {
             Some(_) => *threshold,
             None => Threshold::none(threshold.metric, threshold.scale),
         };
-        summary.pruning =
-            tried.and_then(|k| Pruning::sample(left, other, &nearest, &summary.extents, k));
+        summary.pruning = tried.and_then(|k| {
+            Pruning::sample(left, other, &nearest, &summary.extents, k, effort.boxed)
+        });
         summary.sample(left, other, threshold, effort);
         summary
     }

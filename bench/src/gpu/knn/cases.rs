@@ -30,11 +30,16 @@ pub(crate) struct Case {
     pub(crate) has_peers: bool,
 }
 
-pub(super) const fn law(name: &'static str, law: Law, dimension: usize, k: usize) -> Case {
+pub(in crate::gpu) const fn law(name: &'static str, law: Law, dimension: usize, k: usize) -> Case {
     Case::new(name, Spread::Law(law), dimension, k)
 }
 
-const fn shape(name: &'static str, shape: Shape, dimension: usize, k: usize) -> Case {
+pub(in crate::gpu) const fn shape(
+    name: &'static str,
+    shape: Shape,
+    dimension: usize,
+    k: usize,
+) -> Case {
     Case::new(name, Spread::Shape(shape), dimension, k)
 }
 
@@ -44,7 +49,7 @@ impl Case {
         Case { name, spread, points, dimension, k, asking, wide: false, has_peers: false }
     }
 
-    pub(super) const fn points(self, points: usize) -> Self {
+    pub(in crate::gpu) const fn points(self, points: usize) -> Self {
         Case { points, ..self }
     }
 
@@ -56,7 +61,7 @@ impl Case {
         Case { wide: true, ..self }
     }
 
-    const fn with_peers(self) -> Self {
+    pub(in crate::gpu) const fn with_peers(self) -> Self {
         Case { has_peers: true, ..self }
     }
 

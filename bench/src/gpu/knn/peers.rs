@@ -19,14 +19,14 @@ const SCRIPT: &str = include_str!("../../../gpu_knn_peers.py");
 pub(super) const ROUNDING: f64 = 1e-5;
 
 /// The interpreter with CuPy, or why there is none.
-pub(super) struct Cupy {
+pub(in crate::gpu) struct Cupy {
     interpreter: PathBuf,
     found: std::result::Result<String, String>,
 }
 
 impl Cupy {
     /// Tries the imports, and that there is a device.
-    pub(super) fn find(options: &Options) -> Self {
+    pub(in crate::gpu) fn find(options: &Options) -> Self {
         let interpreter = options.python.clone();
         let found = match options.peers.cupy {
             false => Err("not asked for".into()),
@@ -36,13 +36,13 @@ impl Cupy {
     }
 
     /// Whether it can be asked.
-    pub(super) fn is_there(&self) -> bool {
+    pub(in crate::gpu) fn is_there(&self) -> bool {
         self.found.is_ok()
     }
 
     /// Runs it on the points of a case, whose distances by our answer are these. What it found is
     /// the largest share by which one of its own differs.
-    pub(super) fn nearest<T: Scalar>(
+    pub(in crate::gpu) fn nearest<T: Scalar>(
         &self,
         case: &Case,
         data: &[T],

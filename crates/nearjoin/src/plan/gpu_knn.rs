@@ -34,13 +34,13 @@ const SLOTS: f64 = 1.5;
 const BASE: u64 = 16 << 20;
 /// Instructions of a warp for 32 candidates that go on shortlists, and for as many that are measured, for each
 /// dimension.
-const LISTED: f64 = 3000.0;
+const LISTED: f64 = 10_000.0;
 const MEASURED_PER_DIM: f64 = 100.0;
 /// Rows and columns of a tile of products.
 const SIDE: usize = 128;
 /// The best of so many candidates is kept, of those that are looked at first; and of fewer where they
 /// are few. There are so many groups for each that is wanted.
-const GROUPS: [(usize, usize); 2] = [(16, 4), (2, 2)];
+const GROUPS: [(usize, usize); 3] = [(64, 16), (16, 4), (2, 2)];
 
 /// How candidates come on shortlists, by products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +63,15 @@ impl Shortlisting {
         let wanted = k + 1;
         let balance = LISTED / test(dim);
         let best = (wanted as f64 * candidates as f64 * balance).sqrt() as usize;
-        let fits = |&(group, many): &(usize, usize)| {
-            let sample = best.max(group * many * wanted).next_multiple_of(SIDE);
-            match (sample <= candidates, group * many * wanted <= candidates) {
-                (true, _) => Some((sample, group)),
-                (false, true) => Some((candidates, group)),
-                _ => None,
-            }
-        };
-        let (sample, group) = GROUPS.iter().find_map(fits)?;
+        // The largest groups of which the best sample has enough; or else the smallest ones.
+        let least = |&(group, many): &(usize, usize)| group * many * wanted;
+        let enough = GROUPS.iter().find(|groups| least(groups) <= best.min(candidates));
+        let groups = enough.or(GROUPS.last())?;
+        if least(groups) > candidates {
+            return None;
+        }
+        let sample = best.max(least(groups)).next_multiple_of(SIDE).min(candidates);
+        let group = groups.0;
         // Lists differ as the k-th of a sample does.
         let expected = wanted as f64 * candidates as f64 / sample as f64;
         let room = expected * (1.5 + 8.0 / (wanted as f64).sqrt()) + 32.0;

@@ -12,13 +12,14 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
-/// Points of the larger sample, and coordinates that it has at the most.
+/// Points of the larger sample.
 const SAMPLE: usize = 2048;
-const COORDINATES: usize = 1 << 19;
 /// Groups of queries, queries in each, and neighbours that are looked for.
 const GROUPS: usize = 5;
 const QUERIES: usize = 16;
 const NEIGHBORS: usize = 64;
+/// Coordinates that are worth another thread.
+const TOGETHER: usize = 1 << 15;
 /// Points of a leaf.
 const LEAF: usize = 16;
 /// Axes of a grid at the most, and how many more than evenly spread points may share a cell.
@@ -40,15 +41,17 @@ pub(crate) struct Pruning {
 }
 
 impl Pruning {
-    /// None where there are so few points that a sample would be most of them.
+    /// Samples have so many coordinates at the most. None where there are so few points that a sample would
+    /// be most of them.
     pub(super) fn sample<T: Scalar>(
         left: Points<'_, T>,
         right: Points<'_, T>,
         threshold: &Threshold<T>,
         extents: &[(f64, f64)],
         k: usize,
+        coordinates: usize,
     ) -> Option<Self> {
-        let most = (COORDINATES / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
+        let most = (coordinates / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
         if right.len() <= 2 * most || left.is_empty() {
             return None;
         }
@@ -56,7 +59,7 @@ impl Pruning {
         let (k, dim) = (k.min(NEIGHBORS), left.dimension());
         let cap = threshold.bound.to_f64();
         let points = [most / 4, most];
-        let tests = points.map(|points| {
+        let tests = |points: usize| {
             let leaves = Leaves::new(rows(right, points), dim);
             let looked_at = queries
                 .par_chunks(dim)
@@ -67,8 +70,12 @@ impl Pruning {
             let mut groups: Vec<f64> = looked_at.chunks(QUERIES).map(average).collect();
             groups.sort_by(f64::total_cmp);
             (BEYOND * groups[groups.len() / 2]).min(points as f64)
-        });
-        Some(Pruning { points, tests, k, even: is_even(&rows(right, most), dim, extents) })
+        };
+        let of_fewer = || tests(points[0]);
+        let of_more =
+            || rayon::join(|| tests(points[1]), || is_even(&rows(right, most), dim, extents));
+        let (fewer, (more, even)) = rayon::join(of_fewer, of_more);
+        Some(Pruning { points, tests: [fewer, more], k, even })
     }
 }
 
@@ -121,14 +128,12 @@ impl Leaves {
     /// Points of the leaves that are no farther away than the `k`-th neighbour, or `cap`. Of leaves at
     /// exactly that distance a search opens few: those with smaller rows than it has found.
     fn looked_at(&self, query: &[f64], k: usize, cap: f64, metric: Metric) -> usize {
-        let gap = |gaps: &mut dyn Iterator<Item = f64>| gaps.fold(0.0, |a, g| metric.widen(a, g));
-        let apart = |point: &[f64]| gap(&mut point.iter().zip(query).map(|(x, y)| (x - y).abs()));
+        let apart = |point: &[f64]| total(metric, point, query, |x, y| (x - y).abs());
         let mut distances: Vec<f64> = self.points.chunks_exact(self.dim).map(apart).collect();
         let k = k.min(distances.len()) - 1;
         let bound = cap.min(*distances.select_nth_unstable_by(k, f64::total_cmp).1);
         let outside = |leaf: &[(f64, f64)]| {
-            let sides = leaf.iter().zip(query);
-            gap(&mut sides.map(|((lo, hi), x)| (lo - x).max(x - hi).max(0.0)))
+            total(metric, leaf, query, |(lo, hi), x| (lo - x).max(x - hi).max(0.0))
         };
         let (mut nearer, mut tied) = (0, 0);
         for leaf in self.boxes.chunks_exact(self.dim) {
@@ -140,16 +145,39 @@ impl Leaves {
     }
 }
 
-/// Least and greatest coordinate of some points, per dimension.
-fn extents(points: &[f64], dim: usize, rows: &[u32]) -> Vec<(f64, f64)> {
-    let mut extents = vec![(f64::INFINITY, f64::NEG_INFINITY); dim];
-    for &row in rows {
-        let point = &points[row as usize * dim..][..dim];
-        for (extent, &x) in extents.iter_mut().zip(point) {
-            *extent = (extent.0.min(x), extent.1.max(x));
+/// The sum of the gaps between two things, as the metric has it: several sums side by side, which processors
+/// add up at once. It ascends with every gap.
+fn total<A: Copy>(metric: Metric, a: &[A], b: &[f64], gap: impl Fn(A, f64) -> f64) -> f64 {
+    const SUMS: usize = 8;
+    let mut sums = [0.0; SUMS];
+    let (all_a, all_b) = (a.chunks_exact(SUMS), b.chunks_exact(SUMS));
+    let rest = all_a.remainder().iter().zip(all_b.remainder());
+    for (a, b) in all_a.zip(all_b) {
+        for (sum, (&a, &b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum = metric.widen(*sum, gap(a, b));
         }
     }
-    extents
+    for (sum, (&a, &b)) in sums.iter_mut().zip(rest) {
+        *sum = metric.widen(*sum, gap(a, b));
+    }
+    match metric {
+        Metric::Linf => sums.into_iter().fold(0.0, f64::max),
+        Metric::L2 | Metric::L1 => sums.into_iter().sum(),
+    }
+}
+
+/// Least and greatest coordinate of some points, per dimension.
+fn extents(points: &[f64], dim: usize, rows: &[u32]) -> Vec<(f64, f64)> {
+    // Side by side, as processors compare several at once.
+    let (mut lo, mut hi) = (vec![f64::INFINITY; dim], vec![f64::NEG_INFINITY; dim]);
+    for &row in rows {
+        let point = &points[row as usize * dim..][..dim];
+        for ((lo, hi), &x) in lo.iter_mut().zip(&mut hi).zip(point) {
+            *lo = if x < *lo { x } else { *lo };
+            *hi = if x > *hi { x } else { *hi };
+        }
+    }
+    lo.into_iter().zip(hi).collect()
 }
 
 /// Puts rows in the order of a balanced tree: halves along the dimension in which they spread
@@ -167,9 +195,13 @@ fn split(points: &[f64], dim: usize, rows: &mut [u32]) {
     rows.select_nth_unstable_by(middle, |&a, &b| {
         coordinate(a).total_cmp(&coordinate(b)).then(a.cmp(&b))
     });
-    let (low, high) = rows.split_at_mut(middle);
-    split(points, dim, low);
-    split(points, dim, high);
+    let (all, (low, high)) = (rows.len(), rows.split_at_mut(middle));
+    if all * dim >= TOGETHER {
+        rayon::join(|| split(points, dim, low), || split(points, dim, high));
+    } else {
+        split(points, dim, low);
+        split(points, dim, high);
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +224,8 @@ mod tests {
             .collect();
         let points = Points::new(&data, dim).unwrap();
         let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8).unwrap()
+        Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8, 1 << 19)
+            .unwrap()
     }
 
     #[test]
@@ -212,7 +245,14 @@ mod tests {
         let points = Points::new(&data, 1).unwrap();
         let threshold = Threshold::none(Metric::L2, Scale::NONE);
         assert_eq!(
-            Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8),
+            Pruning::sample(
+                points,
+                points,
+                &threshold,
+                &crate::summary::extents(points),
+                8,
+                1 << 19
+            ),
             None
         );
     }
@@ -224,8 +264,15 @@ mod tests {
         let threshold = Threshold::none(Metric::L2, Scale::NONE);
         let sample = |data: &[f64]| {
             let points = Points::new(data, 2).unwrap();
-            Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8)
-                .unwrap()
+            Pruning::sample(
+                points,
+                points,
+                &threshold,
+                &crate::summary::extents(points),
+                8,
+                1 << 19,
+            )
+            .unwrap()
         };
         let equal = sample(&vec![3.0; 40_000]);
         assert!(equal.tests[1] < 100.0, "{equal:?}");

@@ -167,6 +167,11 @@ impl Stage {
         Ok(())
     }
 
+    /// Has what this stage is given from now on wait for what another one was given so far.
+    pub(super) fn wait_for(&self, other: &Stage) -> Result<()> {
+        self.driver.order(self.stream, other.stream)
+    }
+
     /// Waits for all work. It ends: a device does what it was given or says that it is lost.
     pub(super) fn wait(&self) -> Result<()> {
         self.driver.synchronize(self.stream)
@@ -178,6 +183,11 @@ impl Stage {
         if held.last().is_none_or(|last| !Arc::ptr_eq(last, memory)) {
             held.push(memory.clone());
         }
+    }
+
+    /// The same, of an array that another stage made.
+    pub(super) fn hold_on<T>(&self, array: &Array<T>) {
+        self.hold(&array.memory);
     }
 
     /// An array with anything in it.
@@ -226,6 +236,14 @@ impl Stage {
     /// them complete, and the host can go on.
     pub(super) fn keep(&self, copies: impl IntoIterator<Item = Box<dyn Transfer>>) {
         self.sent.borrow_mut().extend(copies);
+    }
+
+    /// Waits for these copies.
+    pub(super) fn recycle(&self) -> Result<()> {
+        for copy in self.sent.take() {
+            copy.wait()?;
+        }
+        Ok(())
     }
 
     /// Sends the beginning of host memory to a piece of the device's.

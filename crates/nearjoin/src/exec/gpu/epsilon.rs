@@ -105,6 +105,9 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let (detail, queries) = (setup.detail, setup.left.len());
         let products = Products::of(setup, &stage)?.map(Arc::new);
         let with = products.as_deref();
+        // Of a set with itself, some are multiplied while others are on the bus.
+        let later = setup.right.is_none() && rows.is_none() && !session.is_lane();
+        let with = with.map(|with| (with, later));
         let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries, with)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
@@ -129,7 +132,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
         let (norm, queries) = (job::norm(self.threshold.metric), points.len());
-        let (detail, with) = (self.detail, self.products.as_deref());
+        let (detail, with) = (self.detail, self.products.as_deref().map(|with| (with, false)));
         let (left, _) = side(&self.session, &stage, detail, norm, points, rows, queries, with)?;
         stage.finish()?;
         Ok(left)
@@ -238,7 +241,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
 }
 
 /// Copies points to the device, and puts them in the order of the index. `queries` is the number of
-/// points that ask.
+/// points that ask; products may bring points later, when they are needed.
 #[allow(clippy::too_many_arguments)]
 fn side<T: Scalar>(
     session: &Session<'_>,
@@ -248,7 +251,7 @@ fn side<T: Scalar>(
     points: Points<'_, T>,
     rows: Option<&[u32]>,
     queries: usize,
-    products: Option<&Products>,
+    products: Option<(&Products, bool)>,
 ) -> driver::Result<(Ordered<T>, Table<T>)> {
     let narrow = session.how.narrow.as_ref();
     let making = Making {
@@ -258,7 +261,8 @@ fn side<T: Scalar>(
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
         alone: session.is_lane(),
-        products,
+        products: products.map(|(with, _)| with),
+        later: products.is_some_and(|(_, later)| later),
     };
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);

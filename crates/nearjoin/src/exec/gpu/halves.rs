@@ -3,6 +3,7 @@
 //! All points of a join are in one frame, whose centre is the middle of some of them. Before the first
 //! join on a device, its matrix units are asked whether they do as the bound of a product has it.
 
+use core::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nearjoin_kernels::{Module, Tile};
@@ -69,23 +70,41 @@ impl Halving {
         Summing::on_matrix_units(self.depth)
     }
 
-    /// Points that are on the device, one after the other.
+    /// Room for so many points. Whole tiles of columns: they are fetched without a look at where they end.
+    pub(super) fn room(&self, stage: &Stage, len: usize) -> driver::Result<Halved> {
+        let points = stage.array::<u16>(len.next_multiple_of(Tile::SIDE) * self.depth)?;
+        Ok(Halved { points, sizes: stage.array::<[f64; 2]>(len)? })
+    }
+
+    /// Rounds points that are on the device, one after the other.
     pub(super) fn halve<T: Scalar>(
         &self,
         stage: &Stage,
         points: &Array<T>,
         len: usize,
     ) -> driver::Result<Halved> {
-        let (dim, depth) = (self.centre.len(), self.depth);
-        // Whole tiles of columns: they are fetched without a look at where they end.
-        let room = len.next_multiple_of(Tile::SIDE);
-        let halves = stage.array::<u16>(room * depth)?;
-        let sizes = stage.array::<[f64; 2]>(len)?;
-        let args = Args::new().u64(points.address()).u64(len as u64).u64(room as u64);
-        let args = args.u32(dim as u32).u32(depth as u32).u64(self.centre.address());
-        let args = args.f64(self.frame.scale).u64(halves.address()).u64(sizes.address());
-        stage.launch(Module::Halves(float::<T>()), "halve", room as u64 * 32, args)?;
-        Ok(Halved { points: halves, sizes })
+        let halved = self.room(stage, len)?;
+        self.halve_rows(stage, points, 0..len, &halved)?;
+        Ok(halved)
+    }
+
+    /// Rounds some of them, from a whole tile on to the end of one, or to the last point.
+    pub(super) fn halve_rows<T: Scalar>(
+        &self,
+        stage: &Stage,
+        points: &Array<T>,
+        rows: Range<usize>,
+        to: &Halved,
+    ) -> driver::Result<()> {
+        let (first, len) = (rows.start as u64, rows.len() as u64);
+        let room = len.next_multiple_of(Tile::SIDE as u64);
+        let (dim, depth) = (self.centre.len() as u64, self.depth as u64);
+        let point = points.address() + first * dim * size_of::<T>() as u64;
+        let args = Args::new().u64(point).u64(len).u64(room).u32(dim as u32).u32(depth as u32);
+        let args = args.u64(self.centre.address()).f64(self.frame.scale);
+        let args = args.u64(to.points.address() + first * depth * size_of::<u16>() as u64);
+        let args = args.u64(to.sizes.address() + first * size_of::<[f64; 2]>() as u64);
+        stage.launch(Module::Halves(float::<T>()), "halve", room * 32, args)
     }
 }
 

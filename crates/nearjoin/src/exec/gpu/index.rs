@@ -61,8 +61,9 @@ pub(super) struct Making<'a> {
     pub(super) neighbors: f64,
     /// Whether this thread brings them to the device without others.
     pub(super) alone: bool,
-    /// How products compare them, where they do.
+    /// How products compare them, where they do; and whether they are sent when they are first needed.
     pub(super) products: Option<&'a Products>,
+    pub(super) later: bool,
 }
 
 /// Points in index order.
@@ -119,6 +120,11 @@ impl<T> Ordered<T> {
 
     pub(super) fn halves(&self) -> Option<&Halves> {
         self.halves.as_ref()
+    }
+
+    /// Its points: where they lie as they were given, those.
+    pub(super) fn points(&self) -> &Array<T> {
+        &self.points
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -178,10 +184,10 @@ impl<T: Scalar> Builder<'_, T> {
     /// Copies the points to the device and puts them in the order of the index. The table is
     /// that of these points.
     pub(super) fn build(self, shape: &Shape<'_>) -> Result<(Ordered<T>, Table<T>)> {
-        let raw = upload::points(self.stage, self.points, self.making.alone)?;
         if let Some(products) = self.making.products {
-            return Ok((self.halve(raw, products)?, Table::None));
+            return Ok((self.halve(products)?, Table::None));
         }
+        let raw = upload::points(self.stage, self.points, self.making.alone)?;
         let (order, table) = match shape {
             Shape::Brute => (self.identity()?, Table::None),
             Shape::Grid(shape) => self.grid(&raw, shape)?,
@@ -191,8 +197,13 @@ impl<T: Scalar> Builder<'_, T> {
     }
 
     /// Points as they were given, and halves of them.
-    fn halve(&self, raw: Array<T>, products: &Products) -> Result<Ordered<T>> {
-        let halves = products.halves(self.stage, &raw, self.len())?;
+    fn halve(&self, products: &Products) -> Result<Ordered<T>> {
+        let raw = self.stage.array::<T>(self.points.as_slice().len())?;
+        let halves = products.room(self.stage, self.len())?;
+        if !self.making.later {
+            let (bus, to) = ((self.stage, self.making.alone), (self.points, &raw));
+            products.send(bus, to, &halves, self.len())?;
+        }
         let ids = match self.making.ids {
             Some(ids) => Some(upload::words(self.stage, ids, self.making.alone)?),
             None => None,

@@ -34,6 +34,13 @@ impl Units {
             true => along * runs * (runs - 1) / 2 + rows.min(runs * along),
         }
     }
+
+    /// Those above the diagonal that need none of the points behind the first `points`: those of whole runs of
+    /// columns among them.
+    pub(super) fn among(&self, points: u64) -> u64 {
+        let runs = points / (Tile::SIDE as u64 * self.along);
+        if runs < self.runs { self.along * runs * (runs + 1) / 2 } else { self.count() }
+    }
 }
 
 /// Points of one side, and what their sums begin with, less.
@@ -81,6 +88,13 @@ mod tests {
             let units = Units::new(points, points, true, capacity);
             let of_run = |run: u64| units.rows.min((run + 1) * units.along);
             assert_eq!(units.count(), (0..units.runs).map(of_run).sum::<u64>(), "{points}");
+            assert_eq!(units.among(0), 0);
+            assert_eq!(units.among(points + 2048), units.count());
+            let run = Tile::SIDE as u64 * units.along;
+            for runs in 1..units.runs {
+                assert_eq!(units.among(runs * run), (0..runs).map(of_run).sum::<u64>());
+                assert_eq!(units.among(runs * run - 1), (0..runs - 1).map(of_run).sum::<u64>());
+            }
             let whole = Units::new(points, points, false, capacity);
             assert_eq!(whole.count(), units.rows * units.runs);
         }

@@ -11,26 +11,41 @@
 //! A piece whose list overflows has had no effect yet: what matches is told by the kernel that decides,
 //! which does nothing then. A unit always fits.
 
+use core::ops::Range;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use nearjoin_kernels::{Module, Tile};
 
-use super::device::{Array, Stage};
-use super::driver::{self, Args, Fault};
+use super::device::{Array, Stage, values};
+use super::driver::{self, Args, Fault, STREAMS, Transfer};
 use super::epsilon::Setup;
-use super::halves::Halving;
+use super::halves::{Halved, Halving};
 use super::job::{Job, Pattern, float};
 use super::launch::GpuJoin;
 use super::matrix::{Matrix, Operand, Units};
 use super::session::Result;
+use super::upload;
 use crate::filter::product::Within;
 use crate::metric::Metric;
 use crate::plan::Detail;
+use crate::points::Points;
 use crate::scalar::Scalar;
 
 /// Pairs that there is room for beside those that are expected, for each query and in all.
 const SPARE: u64 = 8;
 const SPARE_IN_ALL: u64 = 1 << 16;
+/// The stream in which points are on the bus while others are multiplied, bytes of those at the least, and pieces
+/// of them at the most; and the stream of every other piece of a matrix.
+const BUS: usize = STREAMS - 1;
+const SENT_AT_ONCE: usize = 8 << 20;
+const PIECES: usize = 16;
+const OTHER: usize = STREAMS - 2;
 /// Blocks of the kernel that decides, for each multiprocessor.
 const DECIDING: u64 = 8;
+
+/// A stream for pieces of a matrix: with a list of pairs, how many are in it, and how many are sure and not in it.
+type Lane<'a> = (&'a Stage, Array<[u32; 2]>, Array<u64>);
 
 /// How products compare points.
 #[derive(Debug)]
@@ -42,18 +57,20 @@ pub(super) struct Products {
 /// Points as numbers of 16 bits, and their thresholds.
 #[derive(Debug)]
 pub(super) struct Halves {
-    points: Array<u16>,
+    halved: Halved,
     open: Array<f32>,
     sure: Array<f32>,
+    /// How many of the points the device has. Who needs more sends them.
+    sent: Mutex<usize>,
 }
 
 impl Halves {
     pub(super) fn bytes(&self) -> usize {
-        self.points.bytes() + self.open.bytes() + self.sure.bytes()
+        self.halved.bytes() + self.open.bytes() + self.sure.bytes()
     }
 
     fn operand(&self) -> Operand {
-        Operand { points: self.points.address(), less: self.open.address() }
+        Operand { points: self.halved.points.address(), less: self.open.address() }
     }
 }
 
@@ -78,26 +95,62 @@ impl Products {
         }))
     }
 
-    /// Points that are on the device, one after the other, for products.
-    pub(super) fn halves<T: Scalar>(
-        &self,
-        stage: &Stage,
-        points: &Array<T>,
-        len: usize,
-    ) -> driver::Result<Halves> {
-        let halved = self.halving.halve(stage, points, len)?;
+    /// Room for so many points.
+    pub(super) fn room(&self, stage: &Stage, len: usize) -> driver::Result<Halves> {
         let room = len.next_multiple_of(Tile::SIDE);
-        let (open, sure) = (stage.array::<f32>(room)?, stage.array::<f32>(room)?);
-        let args = Args::new().u64(halved.sizes.address()).u64(len as u64).u64(room as u64);
+        Ok(Halves {
+            halved: self.halving.room(stage, len)?,
+            open: stage.array(room)?,
+            sure: stage.array(room)?,
+            sent: Mutex::new(0),
+        })
+    }
+
+    /// Sees to it that the device has the points up to a row, which ends a tile or is the last, as soon as `bus` has
+    /// done what it is given; by all threads, or by this one alone.
+    pub(super) fn send<T: Scalar>(
+        &self,
+        (bus, alone): (&Stage, bool),
+        (points, to): (Points<'_, T>, &Array<T>),
+        halves: &Halves,
+        until: usize,
+    ) -> driver::Result<()> {
+        let mut sent = halves.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if *sent >= until {
+            return Ok(());
+        }
+        let rows = *sent..until;
+        // What was sent before has arrived, or nearly: its memory is used again.
+        bus.recycle()?;
+        bus.hold_on(to);
+        bus.hold_on(&halves.halved.points);
+        bus.hold_on(&halves.halved.sizes);
+        bus.hold_on(&halves.open);
+        bus.hold_on(&halves.sure);
+        upload::rows(bus, points, rows.clone(), to, alone)?;
+        self.halving.halve_rows(bus, to, rows.clone(), &halves.halved)?;
+        let (first, len) = (rows.start as u64, rows.len() as u64);
+        let room = len.next_multiple_of(Tile::SIDE as u64);
+        let sizes = halves.halved.sizes.address() + first * size_of::<[f64; 2]>() as u64;
+        let args = Args::new().u64(sizes).u64(len).u64(room);
         let args = args.structure(&self.limits.map(f64::to_bits));
-        let args = args.u64(open.address()).u64(sure.address());
-        stage.launch(Module::Halves(float::<T>()), "thresholds", room as u64, args)?;
-        Ok(Halves { points: halved.points, open, sure })
+        let place = |of: &Array<f32>| of.address() + first * size_of::<f32>() as u64;
+        let args = args.u64(place(&halves.open)).u64(place(&halves.sure));
+        bus.launch(Module::Halves(float::<T>()), "thresholds", room, args)?;
+        if rows.len() == points.len() {
+            // Others may be in other streams, and find it done.
+            bus.wait()?;
+        }
+        *sent = until;
+        Ok(())
     }
 }
 
 impl<T: Scalar> GpuJoin<'_, T> {
     /// Compares all queries of a job with all candidates.
+    ///
+    /// A piece of the matrix is given to the device while the one before is still computed, in another stream: so
+    /// points of the next are on the bus meanwhile, and it has something to do when a piece comes to its end.
     pub(super) fn multiply(&self, products: &Products, stage: &Stage, job: &Job) -> Result<()> {
         let (Some(left), Some(right)) = (self.queries().halves(), self.right.halves()) else {
             return Ok(());
@@ -108,8 +161,6 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let later = job.pattern != Pattern::Each;
         let triangle = later && job.queries == 0;
         let (list, capacity) = self.open_pairs(stage, job)?;
-        // How many pairs are in it, and how many are sure and not in it.
-        let counts = stage.array::<u64>(2)?;
         let units = Units::new(job.query_count, job.right.len as u64, triangle, capacity);
         let matrix = Matrix {
             left: left.operand(),
@@ -123,42 +174,96 @@ impl<T: Scalar> GpuJoin<'_, T> {
         };
         // Only whoever decides looks at rows, and at whether a point is its own neighbour.
         let listed = job.degrees != 0 || job.list != 0 || job.ids != 0 || job.exclude_self;
-        let sure = if listed { 0 } else { counts.address() + 8 };
-        let share = job.query_count as f64 / self.query_count() as f64;
-        let launches = self.session.how.launches(share);
-        let all = units.count();
-        let mut most = all.div_ceil(launches);
-        let mut first = 0;
-        while first < all {
-            let here = most.min(all - first);
+        let compare = |(stage, list, counts): &Lane<'_>, these: &Range<u64>| {
+            let sure = if listed { 0 } else { counts.address() + 8 };
             stage.fill(counts.piece(0..2), 0)?;
-            let mut words = matrix.words(first);
+            let mut words = matrix.words(these.start);
             words.extend([left.sure.address(), right.sure.address(), u64::from(later)]);
             words.extend([list.address(), capacity, counts.address(), sure]);
             let (module, args) =
                 (Module::Product(products.halving.tile), Args::new().structure(&words));
-            stage.launch_blocks(module, "product", here, Tile::THREADS, args)?;
+            let blocks = these.end - these.start;
+            stage.launch_blocks(module, "product", blocks, Tile::THREADS, args)?;
             let args = Args::new().structure(&job.words()).u64(list.address()).u64(capacity);
             let args = args.u64(counts.address()).u64(counts.address() + 8);
             let threads = DECIDING * u64::from(self.session.how.device.multiprocessors) * 256;
             stage.launch(Module::Decide(float::<T>()), "decide", threads, args)?;
-            let found = stage.read(&counts, 0..1)?[0];
+            stage.copy_out(counts.piece(0..1))
+        };
+
+        let share = job.query_count as f64 / self.query_count() as f64;
+        let (how, all) = (&self.session.how, units.count());
+        let expected = if self.session.is_lane() { 0.0 } else { how.expected_tests * share };
+        let mut most = all.div_ceil(how.launches(share));
+        let (bus, other) = (self.session.stage(BUS), self.session.stage(OTHER));
+        let mut waiting = self.pieces(right, &units);
+        let mut lanes = vec![(stage, list, stage.array::<u64>(2)?)];
+        if waiting.len() > 1 {
+            other.wait_for(stage)?;
+            lanes.push((&other, other.array(capacity as usize)?, other.array(2)?));
+        }
+        let mut before: Option<(Range<u64>, Box<dyn Transfer>)> = None;
+        loop {
+            let next = match waiting.pop_front() {
+                None => None,
+                Some((these, points)) => {
+                    let end = these.end.min(these.start + most);
+                    if end < these.end {
+                        waiting.push_front((end..these.end, points));
+                    }
+                    let (from, to) = ((&bus, self.session.is_lane()), self.right.points());
+                    products.send(from, (self.asking, to), right, points)?;
+                    lanes.rotate_left(1);
+                    lanes[0].0.wait_for(&bus)?;
+                    let these = these.start..end;
+                    let found = compare(&lanes[0], &these)?;
+                    Some((these, found))
+                }
+            };
+            let Some((these, found)) = core::mem::replace(&mut before, next) else {
+                if before.is_none() {
+                    break;
+                }
+                continue;
+            };
+            let found = values::<u64>(&*found.wait()?, 0, 8)[0];
+            let here = these.end - these.start;
             if found > capacity {
                 // As many as have room if they are all like these, and less.
                 let fits = here as f64 * capacity as f64 / found as f64;
                 most = ((fits * 0.8) as u64).clamp(1, (here - 1).max(1));
+                waiting.push_front((these, 0));
                 self.session.record(|stats| stats.splits += 1);
                 continue;
             }
-            first += here;
             if here < all {
                 self.session.check_cancelled()?;
-                let tests =
-                    if self.session.is_lane() { 0.0 } else { self.session.how.expected_tests };
-                self.session.add(tests * share * here as f64 / all as f64, 0);
+                self.session.add(expected * here as f64 / all as f64, 0);
             }
         }
-        Ok(())
+        other.finish()?;
+        Ok(bus.finish()?)
+    }
+
+    /// Pieces of a matrix, and how many of its points each needs: all at once, or some after the others where
+    /// these are still to be sent.
+    fn pieces(&self, points: &Halves, units: &Units) -> VecDeque<(Range<u64>, usize)> {
+        let (len, sent) =
+            (self.right.len(), *points.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        let run = Tile::SIDE * units.along as usize;
+        let rows = SENT_AT_ONCE / (self.asking.dimension() * size_of::<T>());
+        let some = match units.triangle && sent == 0 {
+            true => rows.max(len / PIECES).next_multiple_of(run),
+            false => len.max(1),
+        };
+        let ends = (1..=len.div_ceil(some)).map(|piece| len.min(piece * some));
+        let mut first = 0;
+        let piece = |end: usize| {
+            let these = first..if end < len { units.among(end as u64) } else { units.count() };
+            first = these.end;
+            (these, end)
+        };
+        ends.map(piece).collect()
     }
 
     /// A list for pairs that are open, and its room: that of those that are expected, of less where the

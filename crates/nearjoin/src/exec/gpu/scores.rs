@@ -265,8 +265,8 @@ impl<T: Scalar> Asked<'_, T> {
                 units: Units::new(here as u64, plan.sample as u64, false, ANY),
                 tests: tests.address(),
             };
-            let by_twos = u64::from(plan.group == 2);
-            self.multiply(&matrix, "best_scores", &[best.address(), groups as u64, by_twos], 0.0)?;
+            let of_tile = (Tile::SIDE / plan.group) as u64;
+            self.multiply(&matrix, "best_scores", &[best.address(), groups as u64, of_tile], 0.0)?;
             let wanted = self.search.layout.k + usize::from(self.search.exclude_self);
             let args = Args::new().u64(best.address()).u64(groups as u64).u64(here as u64);
             let args = args.u32(wanted as u32).structure(&scored.words()).f64(cap);

@@ -1,5 +1,6 @@
 //! Points on their way to the device.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ use crate::scalar::Scalar;
 /// Bytes that a thread copies at a time. The input lies in memory that the device cannot copy
 /// from by itself, so every thread takes pieces of it into memory that it can.
 const PIECE: usize = 1 << 20;
+/// And at the least, where there would be fewer than all threads have to do.
+const SMALL: usize = 1 << 18;
 /// Pieces of host memory of a thread: it copies to one while the other crosses.
 const WAITING: usize = 2;
 /// Threads that copy, at the most: a dozen of them keep a bus of 50 GB a second busy.
@@ -27,58 +30,86 @@ pub(super) fn points<T: Scalar>(
     alone: bool,
 ) -> Result<Array<T>> {
     let array = stage.array::<T>(points.as_slice().len())?;
-    send(stage, T::as_bytes(points.as_slice()), &array, alone)?;
+    rows(stage, points, 0..points.len(), &array, alone)?;
     Ok(array)
+}
+
+/// Copies some rows of points to their place in an array that has room for all of them.
+pub(super) fn rows<T: Scalar>(
+    stage: &Stage,
+    points: Points<'_, T>,
+    rows: Range<usize>,
+    to: &Array<T>,
+    alone: bool,
+) -> Result<()> {
+    let numbers = rows.start * points.dimension()..rows.end * points.dimension();
+    send(stage, T::as_bytes(&points.as_slice()[numbers.clone()]), to, numbers.start, alone)
 }
 
 /// Copies numbers to the device.
 pub(super) fn words(stage: &Stage, words: &[u32], alone: bool) -> Result<Array<u32>> {
     let array = stage.array::<u32>(words.len())?;
-    send(stage, cast_slice(words), &array, alone)?;
+    send(stage, cast_slice(words), &array, 0, alone)?;
     Ok(array)
 }
 
-/// Copies the bytes of an array to the device, threads of the pool each piece after piece. None
+/// Copies bytes to an array on the device, from one of its elements on, threads of the pool each piece after piece. None
 /// waits for another: a thread that is late holds up its own piece alone, and the bus has those
 /// of the others. The last pieces are still on their way when this returns.
-fn send<V: Sync>(stage: &Stage, data: &[u8], to: &Array<V>, alone: bool) -> Result<()> {
-    let (copier, next) = (stage.copier(), AtomicUsize::new(0));
-    let pieces = data.len().div_ceil(PIECE);
+fn send<V: Sync>(
+    stage: &Stage,
+    data: &[u8],
+    to: &Array<V>,
+    first: usize,
+    alone: bool,
+) -> Result<()> {
+    let piece = (data.len() / (2 * COPYING)).next_power_of_two().clamp(SMALL, PIECE);
+    let sending = Sending { copier: stage.copier(), data, to, first, piece, next: 0.into() };
+    let pieces = data.len().div_ceil(piece);
     if alone || pieces <= 2 {
         // Few pieces are done before another thread would wake.
-        stage.keep(work(copier, data, to, &next)?);
+        stage.keep(sending.work()?);
         return Ok(());
     }
     let threads = rayon::current_num_threads().min(COPYING).min(pieces);
-    let sent = (0..threads).into_par_iter().with_max_len(1).map(|_| work(copier, data, to, &next));
+    let sent = (0..threads).into_par_iter().with_max_len(1).map(|_| sending.work());
     let sent: Result<Vec<_>> = sent.collect();
     stage.keep(sent?.into_iter().flatten());
     Ok(())
 }
 
-/// Sends pieces until there is none left. Gives those that are on their way.
-fn work<V>(
-    copier: Copier<'_>,
-    data: &[u8],
-    to: &Array<V>,
-    next: &AtomicUsize,
-) -> Result<VecDeque<Box<dyn Transfer>>> {
-    let mut waiting = VecDeque::with_capacity(WAITING);
-    loop {
-        let number = next.fetch_add(1, Relaxed);
-        let Some(piece) = data.chunks(PIECE).nth(number) else { break };
-        let first: Option<Box<dyn Transfer>> =
-            if waiting.len() == WAITING { waiting.pop_front() } else { None };
-        let mut host = match first {
-            Some(transfer) => transfer.wait()?,
-            None => copier.pin(PIECE)?,
-        };
-        // The device reads it from memory, not from the cache of this thread.
-        let room = &mut host.bytes_mut()[..piece.len()];
-        copy_around_cache::<u32>(cast_slice_mut(room), cast_slice(piece));
-        let start = number * PIECE / size_of::<V>();
-        let there = to.piece(start..start + piece.len() / size_of::<V>());
-        waiting.push_back(copier.copy_in(host, there)?);
+/// Bytes that threads send, piece after piece.
+struct Sending<'a, V> {
+    copier: Copier<'a>,
+    data: &'a [u8],
+    to: &'a Array<V>,
+    /// The element where they begin.
+    first: usize,
+    /// Bytes of a piece, and the next one that nobody has.
+    piece: usize,
+    next: AtomicUsize,
+}
+
+impl<V> Sending<'_, V> {
+    /// Sends pieces until there is none left. Gives those that are on their way.
+    fn work(&self) -> Result<VecDeque<Box<dyn Transfer>>> {
+        let mut waiting = VecDeque::with_capacity(WAITING);
+        loop {
+            let number = self.next.fetch_add(1, Relaxed);
+            let Some(piece) = self.data.chunks(self.piece).nth(number) else { break };
+            let first: Option<Box<dyn Transfer>> =
+                if waiting.len() == WAITING { waiting.pop_front() } else { None };
+            let mut host = match first {
+                Some(transfer) => transfer.wait()?,
+                None => self.copier.pin(PIECE)?,
+            };
+            // The device reads it from memory, not from the cache of this thread.
+            let room = &mut host.bytes_mut()[..piece.len()];
+            copy_around_cache::<u32>(cast_slice_mut(room), cast_slice(piece));
+            let start = self.first + number * self.piece / size_of::<V>();
+            let there = self.to.piece(start..start + piece.len() / size_of::<V>());
+            waiting.push_back(self.copier.copy_in(host, there)?);
+        }
+        Ok(waiting)
     }
-    Ok(waiting)
 }

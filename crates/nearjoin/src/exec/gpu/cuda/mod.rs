@@ -35,8 +35,10 @@ mod verdict;
 /// The device of this process; or why there is none, which is found out once.
 pub(super) fn open() -> core::result::Result<Arc<Cuda>, String> {
     static DEVICE: OnceLock<core::result::Result<Device, String>> = OnceLock::new();
+    static SHARED: OnceLock<Arc<Cuda>> = OnceLock::new();
     match DEVICE.get_or_init(Device::open) {
-        Ok(device) => Ok(Arc::new(Cuda(device))),
+        // The same for all: what is known of a driver is known of it by its place.
+        Ok(device) => Ok(SHARED.get_or_init(|| Arc::new(Cuda(device))).clone()),
         Err(reason) => Err(reason.clone()),
     }
 }
