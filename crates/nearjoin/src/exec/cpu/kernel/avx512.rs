@@ -5,7 +5,7 @@
 
 use core::arch::x86_64::*;
 
-use super::product::{Found, Multiply, ProductJob, ProductKernels, product};
+use super::product::{Found, Multiply, ProductJob, ProductKernels, Standing, product};
 use super::vector::{Vector, vector};
 use crate::filter::product::Digits;
 
@@ -108,7 +108,8 @@ unsafe fn multiply_pairs<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut
 pub(super) fn pairs() -> Option<ProductKernels> {
     let (near, scored) = (multiply_pairs::<false> as _, multiply_pairs::<true> as _);
     let has_pairs = is_available() && is_x86_feature_detected!("avx512bf16");
-    (has_pairs && is_amd()).then_some(ProductKernels { digits: Digits::Bf16, near, scored })
+    let (digits, groups) = (Digits::Bf16, Standing::GROUP);
+    (has_pairs && is_amd()).then_some(ProductKernels { digits, groups, near, scored })
 }
 
 /// Whether AMD made this processor.
