@@ -48,7 +48,8 @@ pub(super) fn kernels_for<T: Scalar>(
     let plain = ProductKernels::new(simd);
     let Some(pairs) = ProductKernels::of_pairs(simd) else { return plain };
     let (len, dim) = (points.len(), points.dimension());
-    if len == 0 {
+    // Of few dimensions, words that are 0 would take more than the plan has room for.
+    if len == 0 || pairs.words(dim) > dim {
         return plain;
     }
     let place = |row: usize, j: usize| frame.place(j, points.row(row)[j]);
@@ -65,7 +66,8 @@ pub(super) fn kernels_for<T: Scalar>(
         shares.push(squared(&lost).sqrt() / near);
     }
     shares.sort_by(f64::total_cmp);
-    if worth_pairs(len, dim, neighbors, shares[shares.len() / 2]) { pairs } else { plain }
+    let share = shares[shares.len() / 2];
+    if worth_pairs(pairs.multiplier, len, dim, neighbors, share) { pairs } else { plain }
 }
 
 /// Queries in groups, rounded as the candidates are.

@@ -11,6 +11,7 @@ use super::avx512::F32x16;
 use super::product::{Found, ProductJob, ProductKernels};
 use super::tiles::{GROUPS, LINE, TILE, Tiles, product};
 use crate::filter::product::Digits;
+use crate::plan::Multiplier;
 
 /// Whether this processor has it, beside AVX-512, and the system lets this process use it. That is asked
 /// once.
@@ -156,5 +157,6 @@ unsafe fn multiply<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Found
 /// Products of pairs in tiles.
 pub(super) fn products() -> ProductKernels {
     let (near, scored) = (multiply::<false> as _, multiply::<true> as _);
-    ProductKernels { digits: Digits::Bf16, groups: GROUPS, near, scored }
+    let (digits, multiplier) = (Digits::Bf16, Multiplier::Tiles);
+    ProductKernels { digits, multiplier, groups: GROUPS, near, scored }
 }

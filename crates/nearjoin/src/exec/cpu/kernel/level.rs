@@ -3,7 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
+use super::product::ProductKernels;
 use crate::error::{Error, Result};
+use crate::plan::Multiplier;
 
 /// An instruction set that the CPU engine can use.
 ///
@@ -76,6 +78,11 @@ impl SimdLevel {
         }
     }
 
+    /// What multiplies where fewer bits pay.
+    pub(crate) fn multiplier(self) -> Multiplier {
+        ProductKernels::of_pairs(self).map_or(Multiplier::Numbers, |pairs| pairs.multiplier)
+    }
+
     fn best() -> Self {
         let available = Self::ALL.iter().rev().find(|level| level.is_available());
         *available.unwrap_or(&SimdLevel::Scalar)
@@ -128,6 +135,7 @@ macro_rules! level {
                 SiftJob, Sifted, Standing,
             };
             use crate::filter::product::Digits;
+            use crate::plan::Multiplier;
             use crate::metric::Metric;
 
             // SAFETY of every function here: the caller must have made sure that the
@@ -405,7 +413,8 @@ macro_rules! level {
 
             pub(in crate::exec::cpu::kernel) fn products() -> ProductKernels {
                 let (near, scored) = (multiply::<false> as _, multiply::<true> as _);
-                ProductKernels { digits: Digits::F32, groups: Standing::GROUP, near, scored }
+                let (digits, multiplier) = (Digits::F32, Multiplier::Numbers);
+                ProductKernels { digits, multiplier, groups: Standing::GROUP, near, scored }
             }
 
             pub(in crate::exec::cpu::kernel) fn nearest_f32(

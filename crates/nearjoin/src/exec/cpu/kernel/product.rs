@@ -14,6 +14,7 @@
 use super::SimdLevel;
 use super::vector::Vector;
 use crate::filter::product::{Digits, Summing};
+use crate::plan::Multiplier;
 
 /// Candidates that stand side by side, a row of so many for each word; and queries that do.
 pub(crate) const PANEL: usize = 48;
@@ -122,6 +123,7 @@ type ProductFn = unsafe fn(&ProductJob<'_>, &mut Found);
 #[derive(Clone, Copy)]
 pub(crate) struct ProductKernels {
     pub(crate) digits: Digits,
+    pub(crate) multiplier: Multiplier,
     /// How queries stand.
     pub(crate) groups: Standing,
     pub(super) near: ProductFn,
@@ -224,8 +226,9 @@ pub(super) unsafe fn product<
                     let queries = job.queries.as_ptr().add(group * words + first % GROUP);
                     let (candidates, queries) = (candidates.cast(), queries.cast());
                     let sums = tile::<V, M, VECTORS, QUERIES>(candidates, queries, words);
-                    if any_near(job, &sums, first, panel + lane) {
-                        note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, panel + lane, found);
+                    let base = panel + lane;
+                    if any_near(job, &sums, first, base) {
+                        note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, base, found);
                     }
                 }
                 lane += VECTORS * V::LANES;
@@ -272,11 +275,7 @@ unsafe fn tile<
 /// Whether any product of some queries and some vectors of candidates is near. Most have none: the
 /// largest difference of all queries tells.
 #[inline(always)]
-pub(super) unsafe fn any_near<
-    V: Vector<Lane = f32>,
-    const VECTORS: usize,
-    const QUERIES: usize,
->(
+pub(super) unsafe fn any_near<V: Vector<Lane = f32>, const VECTORS: usize, const QUERIES: usize>(
     job: &ProductJob<'_>,
     sums: &[[V; VECTORS]; QUERIES],
     first: usize,

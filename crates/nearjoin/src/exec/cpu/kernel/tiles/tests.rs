@@ -6,6 +6,7 @@ use super::*;
 use crate::exec::cpu::product::{Grouped, beside};
 use crate::filter::product::{Digits, Within};
 use crate::index::panels::{Panels, frame};
+use crate::plan::Multiplier;
 use crate::points::Points;
 
 /// Eight tiles, which add up as AMX does: even and odd numbers of a row apart, and then both, and what was
@@ -64,7 +65,8 @@ unsafe fn in_arrays<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Foun
 /// Every kind that is there, and tiles in arrays.
 fn all_kernels() -> Vec<ProductKernels> {
     let (near, scored) = (in_arrays::<false> as _, in_arrays::<true> as _);
-    let mut all = vec![ProductKernels { digits: Digits::Bf16, groups: GROUPS, near, scored }];
+    let (digits, multiplier) = (Digits::Bf16, Multiplier::Tiles);
+    let mut all = vec![ProductKernels { digits, multiplier, groups: GROUPS, near, scored }];
     for &level in SimdLevel::ALL.iter().filter(|level| level.is_available()) {
         all.push(ProductKernels::new(level));
         all.extend(ProductKernels::of_pairs(level));
@@ -106,7 +108,8 @@ fn check(kernels: ProductKernels, queries: usize, candidates: usize, dim: usize)
     let frame = frame(right, &vec![(-1.1, 1.1); dim]);
     let bound = 0.1 * dim as f32;
     let within = Within::new(bound, dim, &frame, kernels.summing(dim));
-    let panels = Panels::new(right, frame.clone(), kernels, |point| beside(&within, point)).unwrap();
+    let panels =
+        Panels::new(right, frame.clone(), kernels, |point| beside(&within, point)).unwrap();
     let mut grouped = Grouped::default();
     grouped.pack(&panels, left, &(0..queries as u32), |point| beside(&within, point));
     let job = grouped.job(&panels, 0..candidates.div_ceil(PANEL));
@@ -120,8 +123,7 @@ fn check(kernels: ProductKernels, queries: usize, candidates: usize, dim: usize)
         for (candidate, lane) in near.candidates(near.open) {
             assert!(last[query] < Some(candidate), "{context}: in ascending order");
             last[query] = Some(candidate);
-            let (at, a, b) =
-                (candidate as usize, left.row(query), right.row(candidate as usize));
+            let (at, a, b) = (candidate as usize, left.row(query), right.row(candidate as usize));
             open[query * candidates + at] = true;
             if near.sure >> lane & 1 == 1 {
                 assert!(squared(a, b) <= bound, "{context}: {query} and {at} are not near");
