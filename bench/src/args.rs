@@ -12,6 +12,7 @@ pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--cores] [--adversarial] [--memory] [options]
+       nearjoin-bench [--product] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
        nearjoin-bench [--gpu-knn] [--knn-papers] [--gpu-product] [options]
 
@@ -26,6 +27,8 @@ sections (default: --compare)
   --cores           nearjoin on the cases of the ε-join with 1, 2, 4, … threads: seconds,
                     speed-up, and the shares of plan and index; a count, a CSR, a sorted CSR
                     and the 8 nearest
+  --product         both joins by matrix products, 50,000 points in 32, 100 and 384 dimensions; with
+                    --points N, so many
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
@@ -116,6 +119,7 @@ pub(crate) enum Section {
     Compare,
     Scaling,
     Cores,
+    Product,
     Adversarial,
     Memory,
     Gpu,
@@ -132,8 +136,8 @@ pub(crate) enum Section {
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Adversarial, Compare, Cores, Memory, Scaling};
-        !matches!(self, Compare | Scaling | Cores | Adversarial | Memory)
+        use Section::{Adversarial, Compare, Cores, Memory, Product, Scaling};
+        !matches!(self, Compare | Scaling | Cores | Product | Adversarial | Memory)
     }
 }
 
@@ -273,6 +277,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--compare" => options.sections.push(Section::Compare),
             "--scaling" => options.sections.push(Section::Scaling),
             "--cores" => options.sections.push(Section::Cores),
+            "--product" => options.sections.push(Section::Product),
             "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
             "--gpu" => options.sections.push(Section::Gpu),

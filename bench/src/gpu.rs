@@ -2,7 +2,7 @@
 
 mod batches;
 pub(crate) mod cases;
-mod data;
+pub(crate) mod data;
 mod first;
 mod hybrid;
 pub(crate) mod knn;

@@ -16,6 +16,7 @@ mod knn;
 mod machine;
 mod once;
 mod peers;
+mod product;
 mod report;
 mod table;
 mod workload;
@@ -80,6 +81,7 @@ fn run(options: Options) -> Result<bool> {
             (Section::Scaling, _) => (epsilon::scaling::run(&options)?, true),
             (Section::Adversarial, _) => (knn::adversarial::run(&options)?, true),
             (Section::Cores, _) => (cores::run(&options)?, true),
+            (Section::Product, _) => (product::run(&options)?, true),
             (Section::Memory, _) => (once::memory(&options)?, true),
             (&section, _) => gpu::run(section, &options)?,
         };

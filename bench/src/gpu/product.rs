@@ -143,7 +143,7 @@ fn measure(case: &Case, target: &Target, options: &Options, torch: bool) -> Resu
 }
 
 /// The ε at which points have so many neighbours, by some of them.
-fn epsilons(points: &Points<'_, f32>) -> [f64; 2] {
+pub(crate) fn epsilons(points: &Points<'_, f32>) -> [f64; 2] {
     let step = points.len().div_ceil(SAMPLE).max(1);
     let mut squares: Vec<f32> = (0..points.len())
         .step_by(step)

@@ -68,7 +68,7 @@ fn render(command: Command, to: &mut Vec<u8>) -> io::Result<()> {
     }
     writeln!(
         to,
-        ".SH ENVIRONMENT\n.TP\nNEARJOIN_SIMD\nscalar, avx2 or avx512 forces an instruction set, \
+        ".SH ENVIRONMENT\n.TP\nNEARJOIN_SIMD\nscalar, avx2, avx512 or amx forces an instruction set, \
          for tests. The answer never depends on it.\n.TP\nNEARJOIN_CALIBRATION\nthe file in which \
          nearjoin info \\-\\-calibrate keeps how fast this machine is, and from which plans know it; \
          set to nothing, there is none. Without it, that is nearjoin/calibration in XDG_CONFIG_HOME \

@@ -207,9 +207,12 @@ struct ListGood {
 #pragma unroll
             for (u32 m = 0; m < 4; m++) {
                 const float* of = sums[m][n];
-                bool hit = of[0] >= fminf(of_row[m][0], of_column.x) || of[1] >= fminf(of_row[m][0], of_column.y) ||
-                           of[2] >= fminf(of_row[m][1], of_column.x) || of[3] >= fminf(of_row[m][1], of_column.y);
-                hits |= hit ? 1u << (n * 4 + m) : 0u;
+                // All four, without a branch.
+                u32 hit = of[0] >= fminf(of_row[m][0], of_column.x);
+                hit |= of[1] >= fminf(of_row[m][0], of_column.y);
+                hit |= of[2] >= fminf(of_row[m][1], of_column.x);
+                hit |= of[3] >= fminf(of_row[m][1], of_column.y);
+                hits |= hit << (n * 4 + m);
             }
         }
         hits = __reduce_or_sync(ALL, hits);

@@ -85,12 +85,17 @@ pub(crate) enum Digits {
 }
 
 impl Digits {
-    /// Words of 32 bits that a point takes.
-    pub(crate) fn words(self, dim: usize) -> usize {
+    /// Numbers in a word of 32 bits.
+    pub(crate) fn in_word(self) -> usize {
         match self {
-            Digits::F32 => dim,
-            Digits::Bf16 => dim.div_ceil(2),
+            Digits::F32 => 1,
+            Digits::Bf16 => 2,
         }
+    }
+
+    /// Words that a point takes.
+    pub(crate) fn words(self, dim: usize) -> usize {
+        dim.div_ceil(self.in_word())
     }
 
     /// The nearest such number to a place in the frame, give or take one.

@@ -11,7 +11,7 @@
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::exec::cpu::kernel::{PANEL, ProductKernels};
+use crate::exec::cpu::kernel::{PANEL, ProductKernels, Standing};
 use crate::filter::product::{Digits, Frame, Rounded};
 use crate::memory::Buffer;
 use crate::points::Points;
@@ -41,7 +41,7 @@ impl Panels {
         beside: impl Fn(Rounded) -> [f32; 2] + Sync,
     ) -> Result<Self> {
         let (digits, padded) = (kernels.digits, points.len().next_multiple_of(PANEL));
-        let words = digits.words(points.dimension());
+        let words = kernels.words(points.dimension());
         let mut coords = Buffer::faulted_in(padded * words)?;
         let (mut first, mut second) = (Buffer::zeroed(padded)?, Buffer::zeroed(padded)?);
         let numbers = first.par_chunks_mut(PANEL).zip(second.par_chunks_mut(PANEL));
@@ -49,7 +49,8 @@ impl Panels {
         let errors = panels.map(|(panel, (coords, (first, second)))| {
             let rows = panel * PANEL..points.len().min((panel + 1) * PANEL);
             let mut rounded = [Rounded::default(); PANEL];
-            pack::<T, PANEL>((&frame, digits), points, rows.clone(), coords, &mut rounded);
+            let rounding = (&frame, digits);
+            pack(rounding, Standing::PANEL, points, rows.clone(), coords, &mut rounded);
             // Nothing is near to what is no point.
             first.fill(f32::INFINITY);
             second.fill(f32::INFINITY);
@@ -106,16 +107,18 @@ pub(crate) fn frame<T: Scalar>(points: Points<'_, T>, extents: &[(f64, f64)]) ->
     Frame::new(extents, &centre, 0)
 }
 
-/// Rounds up to `W` points and writes them side by side: a row of `W` words for each dimension, or for
-/// two, the last of them 0 where the points are fewer.
-pub(crate) fn pack<T: Scalar, const W: usize>(
+/// Rounds as many points as stand together, or fewer, and writes their words; 0 where there is no point,
+/// and in words and halves of them that no dimension has.
+pub(crate) fn pack<T: Scalar>(
     (frame, digits): (&Frame, Digits),
+    standing: Standing,
     points: Points<'_, T>,
     rows: core::ops::Range<usize>,
     to: &mut [u32],
-    rounded: &mut [Rounded; W],
+    rounded: &mut [Rounded],
 ) {
-    if rows.len() < W {
+    let words = digits.words(points.dimension());
+    if rows.len() < standing.points || words * standing.points < to.len() {
         to.fill(0);
     }
     for (at, row) in rows.enumerate() {
@@ -124,9 +127,11 @@ pub(crate) fn pack<T: Scalar, const W: usize>(
             let place = frame.place(j, x);
             let h = digits.round(place);
             match digits {
-                Digits::F32 => to[j * W + at] = h.to_bits(),
-                Digits::Bf16 if j.is_multiple_of(2) => to[j / 2 * W + at] = h.to_bits() >> 16,
-                Digits::Bf16 => to[j / 2 * W + at] |= h.to_bits(),
+                Digits::F32 => to[standing.place(at, j)] = h.to_bits(),
+                Digits::Bf16 if j.is_multiple_of(2) => {
+                    to[standing.place(at, j / 2)] = h.to_bits() >> 16;
+                }
+                Digits::Bf16 => to[standing.place(at, j / 2)] |= h.to_bits(),
             }
             norm += f64::from(h) * f64::from(h);
             lost += (place - f64::from(h)) * (place - f64::from(h));

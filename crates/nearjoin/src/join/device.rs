@@ -2,11 +2,12 @@
 
 use super::{calibration, ranges};
 use crate::error::{Error, Result};
+use crate::exec::cpu::kernel::SimdLevel;
 use crate::exec::gpu;
 use crate::exec::gpu::device::Device as Opened;
 use crate::memory::SystemMemory;
 use crate::options::Device;
-use crate::plan::{self, Asked, Decision, GpuFacts, Host, Role, Weighed, hybrid};
+use crate::plan::{self, Asked, Decision, GpuFacts, Host, Multiplier, Role, Weighed, hybrid};
 use crate::question::Question;
 use crate::scalar::Scalar;
 use crate::summary::{Effort, Summary};
@@ -93,7 +94,9 @@ pub(super) fn host(asked: &Asked<'_>, threads: usize) -> Host {
     let memory = system.map_or(u64::MAX, |memory| memory.beside_threads(threads));
     let knobs = &asked.options.gpu.knobs;
     let gpu_is_open = gpu::is_open() && knobs.driver.is_none();
-    Host { threads, memory, gpu_is_open, calibration: knobs.calibration.unwrap_or_default() }
+    let multiplier = SimdLevel::detect().map_or(Multiplier::Numbers, SimdLevel::multiplier);
+    let calibration = knobs.calibration.unwrap_or_default();
+    Host { threads, memory, gpu_is_open, multiplier, calibration }
 }
 
 /// Decides where a join runs, and how. A GPU is opened only if one was named, or is likely to be

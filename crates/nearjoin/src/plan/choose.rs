@@ -1,7 +1,7 @@
 //! Which strategy, in which shape, from estimated costs.
 
 use super::cpu;
-use super::estimate::{self, Cost, Sharing};
+use super::estimate::{self, Cost, Multiplier, Sharing};
 use super::trial::Tried;
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
@@ -73,6 +73,7 @@ pub(super) fn alternatives(
     shaping: Shaping,
     neighbors: f64,
     wanted: Strategy,
+    multiplier: Multiplier,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
     let dims = summary.by_selectivity();
@@ -99,19 +100,24 @@ pub(super) fn alternatives(
     let try_it = is_any_good && is_open(Strategy::Directory, &rough.cost);
     let directory = if try_it { directory(summary, &dims, shaping, true) } else { rough };
     let mut all = vec![brute, directory, grid, ego(summary, &dims, tried)];
-    all.extend(product(summary, neighbors, wanted));
+    all.extend(product(summary, neighbors, wanted, multiplier));
     sort(&mut all, sharing);
     all
 }
 
 /// A product, where distances are roots of sums of squares; at ε = 0 they are not. It is not weighed for
 /// few dimensions.
-fn product(summary: &Summary, neighbors: f64, wanted: Strategy) -> Option<Alternative> {
+fn product(
+    summary: &Summary,
+    neighbors: f64,
+    wanted: Strategy,
+    multiplier: Multiplier,
+) -> Option<Alternative> {
     let is_possible = summary.metric == Metric::L2;
     let is_weighed = wanted == Strategy::Product || summary.dim >= estimate::PRODUCT_DIMS;
     (is_possible && is_weighed).then(|| Alternative {
         strategy: Strategy::Product,
-        cost: estimate::product(summary),
+        cost: estimate::product(summary, multiplier, neighbors),
         detail: Detail::Product { neighbors },
     })
 }

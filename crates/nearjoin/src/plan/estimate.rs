@@ -22,6 +22,11 @@ const PRODUCT: f64 = 0.06;
 const PRODUCT_PER_DIM: f64 = 0.01;
 const ROUND_PER_DIM: f64 = 5.0;
 pub(crate) const PRODUCT_DIMS: usize = 16;
+/// What a dimension adds where pairs of numbers are multiplied, as a part of that: in lanes, and in tiles.
+const IN_LANES: f64 = 0.5;
+const IN_TILES: f64 = 0.1;
+/// What rounding usually moves a point by, beside how far its neighbours are.
+const ROUNDED: f64 = 0.0015;
 /// Deciding a pair that was left open, and what each dimension adds; by which power of the distance
 /// neighbours are taken to grow; and the most that rounding may move a point by beside it.
 const OPEN: f64 = 60.0;
@@ -140,29 +145,72 @@ pub(crate) fn brute(summary: &Summary) -> Cost {
     }
 }
 
+/// What multiplies rounded points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Multiplier {
+    /// Lanes of `f32`.
+    Numbers,
+    /// Lanes of pairs of fewer bits.
+    Pairs,
+    /// Tiles of such pairs.
+    Tiles,
+}
+
+impl Multiplier {
+    /// What a product takes of the time of one in `f32`, in many dimensions.
+    fn part(self) -> f64 {
+        match self {
+            Multiplier::Numbers => 1.0,
+            Multiplier::Pairs => IN_LANES,
+            Multiplier::Tiles => IN_TILES,
+        }
+    }
+
+    /// The same of points as they usually are, each with so many neighbours: fewer bits do not
+    /// always pay.
+    fn usual_part(self, summary: &Summary, neighbors: f64) -> f64 {
+        let pays = worth_pairs(self, summary.right, summary.dim, neighbors, ROUNDED);
+        if pays { self.part() } else { 1.0 }
+    }
+}
+
 /// The same by products, which are made for whole groups of queries.
-pub(crate) fn product(summary: &Summary) -> Cost {
-    let per_query = products(summary, PRODUCT, PRODUCT_PER_DIM) + BLOCK / block(summary);
+pub(crate) fn product(summary: &Summary, multiplier: Multiplier, neighbors: f64) -> Cost {
+    let products = products(summary, multiplier, neighbors, (PRODUCT, PRODUCT_PER_DIM));
+    let per_query = products + BLOCK / block(summary);
     let index = index_cost::epsilon(summary, Strategy::Product, 0);
     Cost { tests: summary.right as f64, per_query, index }
 }
 
-/// Whether products of fewer bits pay, which take half the time and leave more pairs open: of so many
+/// Whether products of fewer bits pay, which take less time and leave more pairs open: of so many
 /// points, each with so many neighbours. `share` is what rounding moves a point by, beside how far its
 /// neighbours are.
 ///
 /// Neighbours are open that are nearer or farther than ε by four times that share, both ways together;
 /// in many dimensions their number goes with a high power of the distance.
-pub(crate) fn worth_pairs(points: usize, dim: usize, neighbors: f64, share: f64) -> bool {
+pub(crate) fn worth_pairs(
+    multiplier: Multiplier,
+    points: usize,
+    dim: usize,
+    neighbors: f64,
+    share: f64,
+) -> bool {
     let open = OPEN_POWER * 4.0 * share * neighbors.max(1.0);
-    let saved = PRODUCT_PER_DIM / 2.0 * dim as f64 * points as f64;
+    let saved = PRODUCT_PER_DIM * (1.0 - multiplier.part()) * dim as f64 * points as f64;
     // Also false for a share that is not a number.
     share < MOST_ROUNDED && open * (OPEN + OPEN_PER_DIM * dim as f64) < saved / 4.0
 }
 
-/// The products of a query with all points, each of which takes so long, and more for each dimension.
-pub(super) fn products(summary: &Summary, each: f64, per_dim: f64) -> f64 {
+/// The products of a query with all points, each of which takes so long in `f32`, and more for each
+/// dimension.
+pub(super) fn products(
+    summary: &Summary,
+    multiplier: Multiplier,
+    neighbors: f64,
+    (each, per_dim): (f64, f64),
+) -> f64 {
     let (left, dim) = (summary.left.max(1) as f64, summary.dim as f64);
+    let per_dim = per_dim * multiplier.usual_part(summary, neighbors);
     let padded = (left / GROUPED).ceil() * GROUPED / left;
     padded * summary.right as f64 * (each + per_dim * dim) + ROUND_PER_DIM * dim
 }

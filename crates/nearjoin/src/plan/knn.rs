@@ -2,7 +2,7 @@
 
 use super::budget::panels_bytes;
 use super::choose::{Alternative, Detail, sort};
-use super::estimate::{Cost, PRODUCT_DIMS, Sharing, ball, products};
+use super::estimate::{Cost, Multiplier, PRODUCT_DIMS, Sharing, ball, products};
 use super::index_cost;
 use crate::index::{rings, tree};
 use crate::metric::Metric;
@@ -39,6 +39,7 @@ pub(super) fn alternatives(
     summary: &Summary,
     k: usize,
     wanted: Strategy,
+    multiplier: Multiplier,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
     let (points, dim) = (summary.right as f64, summary.dim as f64);
@@ -87,7 +88,8 @@ pub(super) fn alternatives(
     if summary.metric == Metric::L2 && (wanted == Strategy::Product || summary.dim >= PRODUCT_DIMS)
     {
         let listed = passed * LISTED + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
-        let per_query = products(summary, SCORE, SCORE_PER_DIM) + listed + QUERY;
+        let per_query =
+            products(summary, multiplier, k_of_all, (SCORE, SCORE_PER_DIM)) + listed + QUERY;
         let index = index_cost::nearest(summary, Strategy::Product);
         let cost = Cost { tests: points, per_query, index };
         let detail = Detail::Product { neighbors: k_of_all };
@@ -218,7 +220,8 @@ mod tests {
         let first = |metric: Metric, dim: usize, tests: [f64; 2]| {
             let pruning = Some(Pruning { points: [512, 2048], tests, k: 10, even: false });
             let summary = Summary { pruning, metric, ..summary(1_000_000, dim, 1.0) };
-            alternatives(&summary, 10, Strategy::Auto, &Sharing::new(1_000_000, 256, 4))[0].strategy
+            let sharing = Sharing::new(1_000_000, 256, 4);
+            alternatives(&summary, 10, Strategy::Auto, Multiplier::Numbers, &sharing)[0].strategy
         };
         for metric in Metric::ALL {
             assert_eq!(first(metric, 32, [200.0, 220.0]), Strategy::Tree);

@@ -26,8 +26,8 @@ pub(crate) use budget::Budget;
 pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, knn_unit, unit};
-pub(crate) use estimate::worth_pairs;
 use estimate::{Cost, Sharing};
+pub(crate) use estimate::{Multiplier, worth_pairs};
 pub(crate) use gpu_knn::Shortlisting;
 pub(crate) use hybrid::{Role, Together, Weighed};
 pub(crate) use knn::scores_unit;
@@ -54,6 +54,8 @@ pub(crate) struct Host {
     pub(crate) memory: u64,
     /// Whether this process has opened a GPU before: another join need not wait for that.
     pub(crate) gpu_is_open: bool,
+    /// What the processor has for products.
+    pub(crate) multiplier: Multiplier,
     pub(crate) calibration: Calibration,
 }
 
@@ -160,17 +162,20 @@ pub(crate) fn on_cpu_for(
 ) -> Decision {
     let expected = expected(asked, summary);
     let neighbors = expected.neighbors();
-    let threads = host.threads;
+    let Host { threads, multiplier, .. } = *host;
     let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);
             let (shaping, wanted) = (shaping(within), asked.options.strategy);
-            (choose::alternatives(summary, shaping, neighbors, wanted, &sharing), sharing)
+            (
+                choose::alternatives(summary, shaping, neighbors, wanted, multiplier, &sharing),
+                sharing,
+            )
         }
         Question::Nearest(nearest) => {
             let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);
             let wanted = asked.options.strategy;
-            (knn::alternatives(summary, nearest.k, wanted, &sharing), sharing)
+            (knn::alternatives(summary, nearest.k, wanted, multiplier, &sharing), sharing)
         }
     };
     if share < 1.0 {

@@ -185,6 +185,7 @@ mod tests {
     use super::*;
     use crate::metric::Metric;
     use crate::options::{Device, Options};
+    use crate::plan::Multiplier;
     use crate::points::Points;
     use crate::question::Question;
 
@@ -210,6 +211,7 @@ mod tests {
             threads: 2,
             memory: 1 << 30,
             gpu_is_open: true,
+            multiplier: Multiplier::Numbers,
             calibration: Calibration::default(),
         };
         let facts = GpuFacts {

@@ -19,7 +19,13 @@ fn neighbors(summary: Summary, neighbors: f64) -> Summary {
 }
 
 fn host() -> Host {
-    Host { threads: 4, memory: 16 << 30, gpu_is_open: false, calibration: Calibration::default() }
+    Host {
+        threads: 4,
+        memory: 16 << 30,
+        gpu_is_open: false,
+        multiplier: Multiplier::Numbers,
+        calibration: Calibration::default(),
+    }
 }
 
 fn gpu(free: u64) -> GpuFacts {
@@ -331,12 +337,17 @@ fn many_dimensions_are_for_products() {
 
 #[test]
 fn fewer_bits_pay_where_hardly_any_pair_is_open() {
-    assert!(worth_pairs(50_000, 100, 1.0, 0.001));
-    assert!(worth_pairs(50_000, 100, 10.0, 0.001));
-    assert!(!worth_pairs(50_000, 100, 1.0, 0.1), "near points far from the centre");
-    assert!(!worth_pairs(50_000, 100, 10_000.0, 0.001), "many neighbours");
-    assert!(!worth_pairs(1000, 100, 10.0, 0.001), "few points");
-    assert!(!worth_pairs(50_000, 100, 1.0, f64::NAN));
+    for multiplier in [Multiplier::Pairs, Multiplier::Tiles] {
+        let pays =
+            |points, neighbors, share| worth_pairs(multiplier, points, 100, neighbors, share);
+        assert!(pays(50_000, 1.0, 0.001));
+        assert!(pays(50_000, 10.0, 0.001));
+        assert!(!pays(50_000, 1.0, 0.1), "near points far from the centre");
+        assert!(!pays(50_000, 10_000.0, 0.001), "many neighbours");
+        assert!(!pays(500, 10.0, 0.001), "few points");
+        assert!(!pays(50_000, 1.0, f64::NAN));
+    }
+    assert!(!worth_pairs(Multiplier::Numbers, 50_000, 100, 1.0, 0.001), "there are none");
 }
 
 #[test]

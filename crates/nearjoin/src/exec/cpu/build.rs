@@ -102,7 +102,7 @@ impl Arranging {
                 let (dim, frame) = (points.dimension(), panels::frame(points, extents));
                 let near = Some(bound.to_f64().sqrt() * frame.scale);
                 let kernels = kernels_for(simd, points, &frame, *neighbors, near);
-                let within = Within::new(bound, dim, &frame, kernels.digits.summing(dim));
+                let within = Within::new(bound, dim, &frame, kernels.summing(dim));
                 let panels = Panels::new(points, frame, kernels, |point| beside(&within, point))?;
                 Ok((Index::Product(panels, within), self.asking(points)?))
             }

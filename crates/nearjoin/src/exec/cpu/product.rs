@@ -13,7 +13,7 @@
 use core::ops::ControlFlow;
 
 use super::epsilon::{Action, BLOCK, Cover, CpuJoin, Worker};
-use super::kernel::{Found, GROUP, Near, PANEL, ProductJob, ProductKernels, SimdLevel};
+use super::kernel::{Found, Near, PANEL, ProductJob, ProductKernels, SimdLevel};
 use super::units::pieces;
 use crate::exec::{Reporter, Request, Work};
 use crate::filter::product::{Frame, Rounded, Within};
@@ -28,6 +28,9 @@ use crate::summary::spread;
 pub(super) const PIECE: usize = 256;
 /// Panels between two looks at what was found: a few hundred candidates.
 const PANELS: usize = 12;
+
+/// Words in a line of the cache.
+const LINE: usize = 16;
 
 /// Points of a sample: those that are rounded, and those that they are compared with.
 const ROUNDED: usize = 32;
@@ -45,7 +48,8 @@ pub(super) fn kernels_for<T: Scalar>(
     let plain = ProductKernels::new(simd);
     let Some(pairs) = ProductKernels::of_pairs(simd) else { return plain };
     let (len, dim) = (points.len(), points.dimension());
-    if len == 0 {
+    // Of few dimensions, words that are 0 would take more than the plan has room for.
+    if len == 0 || pairs.words(dim) > dim {
         return plain;
     }
     let place = |row: usize, j: usize| frame.place(j, points.row(row)[j]);
@@ -62,13 +66,16 @@ pub(super) fn kernels_for<T: Scalar>(
         shares.push(squared(&lost).sqrt() / near);
     }
     shares.sort_by(f64::total_cmp);
-    if worth_pairs(len, dim, neighbors, shares[shares.len() / 2]) { pairs } else { plain }
+    let share = shares[shares.len() / 2];
+    if worth_pairs(pairs.multiplier, len, dim, neighbors, share) { pairs } else { plain }
 }
 
 /// Queries in groups, rounded as the candidates are.
 #[derive(Default)]
 pub(super) struct Grouped {
     coords: Vec<u32>,
+    /// So many words are skipped, that the first one begins a line of the cache.
+    skipped: usize,
     /// What their products are compared with; more than any where there is no query.
     pub(super) beside: [Vec<f32>; 2],
     pub(super) rounded: Vec<Rounded>,
@@ -83,15 +90,18 @@ impl Grouped {
         rows: &Run,
         beside: impl Fn(Rounded) -> [f32; 2],
     ) {
-        let (words, padded) = (panels.words(), rows.len().next_multiple_of(GROUP));
-        self.coords.resize(padded * words, 0);
+        let (words, groups) = (panels.words(), panels.kernels().groups);
+        let padded = rows.len().next_multiple_of(groups.points);
+        self.coords.resize(padded * words + LINE, 0);
+        self.skipped = self.coords.as_ptr().align_offset(size_of::<[u32; LINE]>()).min(LINE);
         self.rounded.clear();
-        for (group, to) in self.coords.chunks_exact_mut(GROUP * words).enumerate() {
-            let first = rows.start as usize + group * GROUP;
-            let these = first..(rows.end as usize).min(first + GROUP);
-            let mut rounded = [Rounded::default(); GROUP];
-            pack::<T, GROUP>(panels.rounding(), points, these.clone(), to, &mut rounded);
-            self.rounded.extend_from_slice(&rounded[..these.len()]);
+        self.rounded.resize(rows.len(), Rounded::default());
+        let all = rows.start as usize..rows.end as usize;
+        let coords = self.coords[self.skipped..].chunks_exact_mut(groups.points * words);
+        let these = all.step_by(groups.points).zip(self.rounded.chunks_mut(groups.points));
+        for ((first, rounded), to) in these.zip(coords) {
+            let rows = first..first + rounded.len();
+            pack(panels.rounding(), groups, points, rows, to, rounded);
         }
         let [first, second] = &mut self.beside;
         first.clear();
@@ -117,7 +127,7 @@ impl Grouped {
             panels: coords,
             open,
             sure,
-            queries: &self.coords,
+            queries: &self.coords[self.skipped..],
             query_open,
             query_sure,
             words: panels.words(),

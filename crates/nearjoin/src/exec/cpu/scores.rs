@@ -44,7 +44,7 @@ impl Scores {
     ) -> Result<Self> {
         let (dim, frame) = (right.dimension(), panels::frame(right, extents));
         let kernels = kernels_for(simd, right, &frame, k as f64, None);
-        let summing = kernels.digits.summing(dim);
+        let summing = kernels.summing(dim);
         let nearest = |panels_error| Nearest::new::<T>(dim, &frame, summing, panels_error);
         let halves = nearest(0.0);
         let half = |point: Rounded| [halves.half_norm(point.norm); 2];

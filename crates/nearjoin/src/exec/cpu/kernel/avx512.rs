@@ -5,9 +5,10 @@
 
 use core::arch::x86_64::*;
 
-use super::product::{Found, Multiply, ProductJob, ProductKernels, product};
+use super::product::{Found, Multiply, ProductJob, ProductKernels, Standing, product};
 use super::vector::{Vector, vector};
 use crate::filter::product::Digits;
+use crate::plan::Multiplier;
 
 /// Whether this processor has what the kernels below are compiled for.
 pub(super) fn is_available() -> bool {
@@ -87,7 +88,9 @@ impl Multiply<F32x16> for Pairs {
     unsafe fn add(a: F32x16, b: F32x16, sum: F32x16) -> F32x16 {
         // SAFETY: any bits are a register of pairs; the caller promises the instruction set.
         unsafe {
-            let [a, b] = [a, b].map(|x| core::mem::transmute::<__m512, __m512bh>(x.0));
+            // No closure: it would be compiled without the instruction set.
+            let a = core::mem::transmute::<__m512, __m512bh>(a.0);
+            let b = core::mem::transmute::<__m512, __m512bh>(b.0);
             F32x16(_mm512_dpbf16_ps(sum.0, a, b))
         }
     }
@@ -108,7 +111,9 @@ unsafe fn multiply_pairs<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut
 pub(super) fn pairs() -> Option<ProductKernels> {
     let (near, scored) = (multiply_pairs::<false> as _, multiply_pairs::<true> as _);
     let has_pairs = is_available() && is_x86_feature_detected!("avx512bf16");
-    (has_pairs && is_amd()).then_some(ProductKernels { digits: Digits::Bf16, near, scored })
+    let (digits, multiplier) = (Digits::Bf16, Multiplier::Pairs);
+    let kernels = ProductKernels { digits, multiplier, groups: Standing::GROUP, near, scored };
+    (has_pairs && is_amd()).then_some(kernels)
 }
 
 /// Whether AMD made this processor.

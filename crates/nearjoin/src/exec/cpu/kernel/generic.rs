@@ -455,6 +455,9 @@ pub(super) unsafe fn gather_labels(from: &[u32], pieces: &[Piece], to: &mut [u32
     }
 }
 
+/// Distances that are added up at once.
+const AT_ONCE: usize = 8;
+
 /// The deciding arithmetic for listed candidates: `out[i]` is the accumulated distance
 /// of `query` and row `ids[i]` of `data`.
 #[inline(always)]
@@ -470,7 +473,20 @@ pub(super) fn distances<T: Scalar>(
     out.reserve(ids.len());
     // Plain loops: the body of a closure is compiled without the instruction set of the
     // function around it, and there `mul_add` is a library call.
-    for &id in ids {
+    //
+    // A sum waits for its last step, and a row for memory: several at once wait together.
+    let (many, few) = ids.as_chunks::<AT_ONCE>();
+    for ids in many {
+        let rows = ids.map(|id| &data[id as usize * dim..][..dim]);
+        let mut sums = [T::ZERO; AT_ONCE];
+        for j in 0..dim {
+            for i in 0..AT_ONCE {
+                sums[i] = Threshold::step(metric, sums[i], query[j], rows[i][j]);
+            }
+        }
+        out.extend_from_slice(&sums);
+    }
+    for &id in few {
         let row = &data[id as usize * dim..][..dim];
         let mut acc = T::ZERO;
         for j in 0..dim {

@@ -3,12 +3,14 @@
 use core::fmt;
 use core::str::FromStr;
 
+use super::product::ProductKernels;
 use crate::error::{Error, Result};
+use crate::plan::Multiplier;
 
 /// An instruction set that the CPU engine can use.
 ///
 /// The best available one is chosen at run time. The environment variable
-/// `NEARJOIN_SIMD` (`scalar`, `avx2` or `avx512`) overrides the choice, for tests; the
+/// `NEARJOIN_SIMD` (`scalar`, `avx2`, `avx512` or `amx`) overrides the choice, for tests; the
 /// answer never depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -21,6 +23,9 @@ pub enum SimdLevel {
     /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same, and AMX with bf16 for products, where the system lets the process have it.
+    #[cfg(target_arch = "x86_64")]
+    Amx,
 }
 
 impl SimdLevel {
@@ -31,6 +36,8 @@ impl SimdLevel {
         SimdLevel::Avx2,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512,
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Amx,
     ];
 
     /// Whether this processor has it.
@@ -41,6 +48,8 @@ impl SimdLevel {
             SimdLevel::Avx2 => super::avx2::is_available(),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => super::avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Amx => super::amx::is_available(),
         }
     }
 
@@ -69,6 +78,11 @@ impl SimdLevel {
         }
     }
 
+    /// What multiplies where fewer bits pay.
+    pub(crate) fn multiplier(self) -> Multiplier {
+        ProductKernels::of_pairs(self).map_or(Multiplier::Numbers, |pairs| pairs.multiplier)
+    }
+
     fn best() -> Self {
         let available = Self::ALL.iter().rev().find(|level| level.is_available());
         *available.unwrap_or(&SimdLevel::Scalar)
@@ -83,6 +97,8 @@ impl fmt::Display for SimdLevel {
             SimdLevel::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Amx => "amx",
         })
     }
 }
@@ -95,7 +111,7 @@ impl FromStr for SimdLevel {
         known.copied().ok_or_else(|| Error::UnknownName {
             what: "SIMD level",
             name: name.into(),
-            known: "scalar, avx2, avx512, auto",
+            known: "scalar, avx2, avx512, amx, auto",
         })
     }
 }
@@ -116,9 +132,10 @@ macro_rules! level {
             use crate::exec::cpu::kernel::{
                 BoxJob, Found, GatherJob, Hits, Job, Kernels, Lanes, Kept, LeafJob, Lockstep,
                 NearestKernels, NodeJob, Open, PAD, Piece, ProductJob, ProductKernels, Ranks,
-                SiftJob, Sifted,
+                SiftJob, Sifted, Standing,
             };
             use crate::filter::product::Digits;
+            use crate::plan::Multiplier;
             use crate::metric::Metric;
 
             // SAFETY of every function here: the caller must have made sure that the
@@ -396,7 +413,8 @@ macro_rules! level {
 
             pub(in crate::exec::cpu::kernel) fn products() -> ProductKernels {
                 let (near, scored) = (multiply::<false> as _, multiply::<true> as _);
-                ProductKernels { digits: Digits::F32, near, scored }
+                let (digits, multiplier) = (Digits::F32, Multiplier::Numbers);
+                ProductKernels { digits, multiplier, groups: Standing::GROUP, near, scored }
             }
 
             pub(in crate::exec::cpu::kernel) fn nearest_f32(

@@ -16,8 +16,12 @@ mod product;
 mod ranks;
 mod scalar;
 mod sort;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod tiles;
 mod vector;
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +31,7 @@ pub(crate) use knn::{Hits, Kept, LeafJob, NearestKernels, NodeJob, Ranks};
 pub use level::SimdLevel;
 pub(crate) use level::level;
 pub(crate) use lockstep::{Lockstep, Margin, ROWS, TAG};
-pub(crate) use product::{Found, GROUP, Near, PANEL, ProductJob, ProductKernels};
+pub(crate) use product::{Found, Near, PANEL, ProductJob, ProductKernels, Standing};
 pub(crate) use ranks::FULL;
 pub(crate) use sort::LANES as SORTED_AT_ONCE;
 
@@ -348,7 +352,7 @@ impl Dispatch for f32 {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => avx2::kernels_f32(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::kernels_f32(metric, dim),
+            SimdLevel::Avx512 | SimdLevel::Amx => avx512::kernels_f32(metric, dim),
         }
     }
     #[allow(private_interfaces)]
@@ -358,7 +362,7 @@ impl Dispatch for f32 {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => avx2::nearest_f32(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::nearest_f32(metric, dim),
+            SimdLevel::Avx512 | SimdLevel::Amx => avx512::nearest_f32(metric, dim),
         }
     }
 }
@@ -374,7 +378,7 @@ impl Dispatch for f64 {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => avx2::kernels_f64(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::kernels_f64(metric, dim),
+            SimdLevel::Avx512 | SimdLevel::Amx => avx512::kernels_f64(metric, dim),
         }
     }
     #[allow(private_interfaces)]
@@ -384,7 +388,7 @@ impl Dispatch for f64 {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => avx2::nearest_f64(metric, dim),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::nearest_f64(metric, dim),
+            SimdLevel::Avx512 | SimdLevel::Amx => avx512::nearest_f64(metric, dim),
         }
     }
 }

@@ -13,11 +13,39 @@
 
 use super::SimdLevel;
 use super::vector::Vector;
-use crate::filter::product::Digits;
+use crate::filter::product::{Digits, Summing};
+use crate::plan::Multiplier;
 
-/// Candidates that stand side by side, and queries that do: a row of so many for each word.
+/// Candidates that stand side by side, a row of so many for each word; and queries that do.
 pub(crate) const PANEL: usize = 48;
-pub(crate) const GROUP: usize = 8;
+const GROUP: usize = 8;
+
+/// How the words of some points stand: as many of each as are in a run, and then the next run.
+///
+/// ```text
+/// runs of 1: x₀ x₁ x₂ y₀ y₁ y₂ z₀ z₁ z₂ w₀ w₁ w₂   runs of 2: x₀ y₀ x₁ y₁ x₂ y₂ z₀ w₀ z₁ w₁ z₂ w₂
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// Points that stand together.
+    pub(crate) points: usize,
+    /// Words in a run: 2 to this power.
+    pub(super) run: u32,
+}
+
+impl Standing {
+    /// Those of candidates.
+    pub(crate) const PANEL: Self = Standing { points: PANEL, run: 0 };
+    /// Those of queries, unless kernels want others.
+    pub(super) const GROUP: Self = Standing { points: GROUP, run: 0 };
+
+    /// Where a word of a point is.
+    #[inline(always)]
+    pub(crate) fn place(self, point: usize, word: usize) -> usize {
+        let (run, in_run) = (word >> self.run, word & ((1 << self.run) - 1));
+        (((run * self.points) + point) << self.run) + in_run
+    }
+}
 
 /// Queries against candidates, both in whole groups.
 pub(crate) struct ProductJob<'a> {
@@ -30,14 +58,15 @@ pub(crate) struct ProductJob<'a> {
     pub(crate) queries: &'a [u32],
     pub(crate) query_open: &'a [f32],
     pub(crate) query_sure: &'a [f32],
-    /// Words of a point.
+    /// Words of a point, in whole runs.
     pub(crate) words: usize,
 }
 
 impl ProductJob<'_> {
-    pub(super) fn check(&self) {
+    fn check(&self, groups: Standing) {
         let (candidates, queries) = (self.open.len(), self.query_open.len());
-        assert!(candidates.is_multiple_of(PANEL) && queries.is_multiple_of(GROUP));
+        assert!(candidates.is_multiple_of(PANEL) && queries.is_multiple_of(groups.points));
+        assert!(self.words.is_multiple_of(1 << groups.run));
         assert!(candidates * self.words <= self.panels.len() && candidates <= self.sure.len());
         assert!(queries * self.words <= self.queries.len() && queries <= self.query_sure.len());
     }
@@ -94,6 +123,9 @@ type ProductFn = unsafe fn(&ProductJob<'_>, &mut Found);
 #[derive(Clone, Copy)]
 pub(crate) struct ProductKernels {
     pub(crate) digits: Digits,
+    pub(crate) multiplier: Multiplier,
+    /// How queries stand.
+    pub(crate) groups: Standing,
     pub(super) near: ProductFn,
     pub(super) scored: ProductFn,
 }
@@ -107,29 +139,43 @@ impl ProductKernels {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => super::avx2::products(),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => super::avx512::products(),
+            SimdLevel::Avx512 | SimdLevel::Amx => super::avx512::products(),
         }
     }
 
-    /// Those for pairs of fewer bits, where the processor has them.
+    /// Those for pairs of fewer bits, of a level that is available, where it has them.
     pub(crate) fn of_pairs(level: SimdLevel) -> Option<Self> {
+        assert!(level.is_available());
         match level {
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => super::avx512::pairs(),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Amx => Some(super::amx::products()),
             _ => None,
         }
     }
 
+    /// Words of a point, with those that are 0 at the end of its last run.
+    pub(crate) fn words(&self, dim: usize) -> usize {
+        self.digits.words(dim).next_multiple_of(1 << self.groups.run)
+    }
+
+    /// How sums of products err.
+    pub(crate) fn summing(&self, dim: usize) -> Summing {
+        // What is 0 is added up as well.
+        self.digits.summing(self.words(dim) * self.digits.in_word())
+    }
+
     /// Notes which pairs are near by their products, and which of them surely.
     pub(crate) fn near(&self, job: &ProductJob<'_>, found: &mut Found) {
-        job.check();
+        job.check(self.groups);
         // SAFETY: the job is checked; the level is available.
         unsafe { (self.near)(job, found) }
     }
 
     /// Notes which pairs are near by their products, and the products.
     pub(crate) fn scored(&self, job: &ProductJob<'_>, found: &mut Found) {
-        job.check();
+        job.check(self.groups);
         // SAFETY: the job is checked; the level is available.
         unsafe { (self.scored)(job, found) }
     }
@@ -180,7 +226,10 @@ pub(super) unsafe fn product<
                     let queries = job.queries.as_ptr().add(group * words + first % GROUP);
                     let (candidates, queries) = (candidates.cast(), queries.cast());
                     let sums = tile::<V, M, VECTORS, QUERIES>(candidates, queries, words);
-                    note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, panel + lane, found);
+                    let base = panel + lane;
+                    if any_near(job, &sums, first, base) {
+                        note::<V, VECTORS, QUERIES, PRODUCTS>(job, &sums, first, base, found);
+                    }
                 }
                 lane += VECTORS * V::LANES;
             }
@@ -223,9 +272,33 @@ unsafe fn tile<
     }
 }
 
-/// Notes those products of a tile that are near.
+/// Whether any product of some queries and some vectors of candidates is near. Most have none: the
+/// largest difference of all queries tells.
 #[inline(always)]
-unsafe fn note<
+pub(super) unsafe fn any_near<V: Vector<Lane = f32>, const VECTORS: usize, const QUERIES: usize>(
+    job: &ProductJob<'_>,
+    sums: &[[V; VECTORS]; QUERIES],
+    first: usize,
+    base: usize,
+) -> bool {
+    // SAFETY: as for the tile.
+    unsafe {
+        let open = job.query_open.as_ptr().add(first);
+        let mut any = 0;
+        for v in 0..VECTORS {
+            let mut most = sums[0][v].sub(V::splat(*open));
+            for q in 1..QUERIES {
+                most = sums[q][v].sub(V::splat(*open.add(q))).max(most);
+            }
+            any |= V::load(job.open.as_ptr().add(base + v * V::LANES)).le(most);
+        }
+        any != 0
+    }
+}
+
+/// Notes those that are.
+#[inline(always)]
+pub(super) unsafe fn note<
     V: Vector<Lane = f32>,
     const VECTORS: usize,
     const QUERIES: usize,
@@ -239,19 +312,7 @@ unsafe fn note<
 ) {
     // SAFETY: as for the tile.
     unsafe {
-        // Most tiles have nothing near: the largest difference of all queries tells.
         let open = job.query_open.as_ptr().add(first);
-        let mut any = 0;
-        for v in 0..VECTORS {
-            let mut most = sums[0][v].sub(V::splat(*open));
-            for q in 1..QUERIES {
-                most = sums[q][v].sub(V::splat(*open.add(q))).max(most);
-            }
-            any |= V::load(job.open.as_ptr().add(base + v * V::LANES)).le(most);
-        }
-        if any == 0 {
-            return;
-        }
         for q in 0..QUERIES {
             for v in 0..VECTORS {
                 let at = base + v * V::LANES;

@@ -10,6 +10,7 @@ use crate::scalar::Scalar;
 const LANES: usize = 8;
 
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub(super) struct Array<T, const FUSED: bool>([T; LANES]);
 
 impl<T: Scalar, const FUSED: bool> Array<T, FUSED> {

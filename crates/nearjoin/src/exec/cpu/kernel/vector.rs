@@ -85,6 +85,7 @@ macro_rules! vector {
         compress: |$names:ident, $mask:ident, $to:ident| $compress:expr, $compress_lanes:expr;
     ) => {
         #[derive(Clone, Copy)]
+        #[repr(transparent)]
         pub(super) struct $name($register);
 
         // SAFETY of every block below: the trait asks its caller for the instruction set
