@@ -28,26 +28,31 @@ struct KeepBest {
 
     __device__ __forceinline__ void tile(const Sums& sums, const Place& place) {
         u64 tile = place.column / SIDE;
+        float* of_warp = job.best + tile * job.of_tile + place.across * job.of_tile / SIDE;
+        bool by_twos = job.of_tile == 64, by_many = job.of_tile == 2;
 #pragma unroll
         for (u32 m = 0; m < 4; m++)
 #pragma unroll
             for (u32 h = 0; h < 2; h++) {
                 u64 row = first_row + place.down + m * 16 + h * 8 + lane() / 4;
                 bool there = row < job.matrix.query_count;
-                float* to = job.best + row * job.groups + tile * job.of_tile;
+                float* to = of_warp + row * job.groups;
                 float best = -BEYOND;
 #pragma unroll
-                for (u32 n = 0; n < 8; n++) {
-                    float both = fmaxf(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
-                    best = fmaxf(best, both);
-                    if (there && job.of_tile == 64) to[place.across / 2 + n * 4 + lane() % 4] = both;
+                for (u32 n = 0; n < 8; n++)
+                    best = fmaxf(best, fmaxf(sums[m][n][2 * h], sums[m][n][2 * h + 1]));
+                if (by_twos) {
+#pragma unroll
+                    for (u32 n = 0; n < 8; n++)
+                        if (there) to[n * 4 + lane() % 4] = fmaxf(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
+                    continue;
                 }
-                if (there && job.of_tile == 8) to[place.across / 16 + lane() % 4] = best;
-                if (job.of_tile == 2) {
+                if (by_many) {
                     best = fmaxf(best, __shfl_xor_sync(ALL, best, 1));
                     best = fmaxf(best, __shfl_xor_sync(ALL, best, 2));
-                    if (there && lane() % 4 == 0) to[place.across / 64] = best;
                 }
+                // All four lanes of a row write the same number, or one each.
+                if (there) to[by_many ? 0 : lane() % 4] = best;
             }
     }
 

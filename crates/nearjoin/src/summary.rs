@@ -53,12 +53,12 @@ impl Effort {
     /// For a device that indexes and joins in less time than it takes to look at all points.
     pub(crate) const QUICK: Effort = Effort {
         pairs: 1 << 14,
-        coordinates: 1 << 22,
+        coordinates: 1 << 20,
         kept: 1 << 10,
         ordered: 0,
         extents: Some(4096),
         nearest: None,
-        boxed: 1 << 16,
+        boxed: 1 << 15,
     };
 
     /// The same for points of so many dimensions: in many, the extents of fewer rows, since they say

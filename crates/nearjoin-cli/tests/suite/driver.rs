@@ -28,7 +28,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemsetD32Async",
-    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuEventCreate",
@@ -222,7 +222,10 @@ fn a_gpu_that_will_not_do() {
     refused(&driver(&[old]), &["Sham", "6.1", "7.5"]);
     let full = "int cuDevicePrimaryCtxRetain() { return 2; }";
     refused(&driver(&[full]), &["Sham", "memory", "taken"]);
-    refused(&driver(&["int cuStreamCreate() { return 2; }"]), &["Sham", "memory", "taken"]);
+    refused(
+        &driver(&["int cuStreamCreateWithPriority() { return 2; }"]),
+        &["Sham", "memory", "taken"],
+    );
     refused(&driver(&["int cuDevicePrimaryCtxRetain() { return 46; }"]), &["Sham", "error 46"]);
 }
 

@@ -76,6 +76,8 @@ impl Properties {
 
 /// Streams that every driver has, numbered from 0.
 pub const STREAMS: usize = 4;
+/// One of them, whose kernels are begun before those that wait in others, where the driver can do that.
+pub const URGENT: usize = STREAMS - 1;
 
 /// A device and its driver.
 pub trait Driver: fmt::Debug + Send + Sync {

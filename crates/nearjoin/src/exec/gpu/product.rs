@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use nearjoin_kernels::{Module, Tile};
 
 use super::device::{Array, Stage, values};
-use super::driver::{self, Args, Fault, STREAMS, Transfer};
+use super::driver::{self, Args, Fault, Transfer, URGENT};
 use super::epsilon::Setup;
 use super::halves::{Halved, Halving};
 use super::job::{Job, Pattern, float};
@@ -35,12 +35,13 @@ use crate::scalar::Scalar;
 /// Pairs that there is room for beside those that are expected, for each query and in all.
 const SPARE: u64 = 8;
 const SPARE_IN_ALL: u64 = 1 << 16;
-/// The stream in which points are on the bus while others are multiplied, bytes of those at the least, and pieces
+/// The stream in which points are on the bus, and rounded, while others are multiplied (and not when there is nothing
+/// else to do: the next copies wait for that), bytes of those at the least, and pieces
 /// of them at the most; and the stream of every other piece of a matrix.
-const BUS: usize = STREAMS - 1;
+const BUS: usize = URGENT;
 const SENT_AT_ONCE: usize = 8 << 20;
 const PIECES: usize = 16;
-const OTHER: usize = STREAMS - 2;
+const OTHER: usize = URGENT - 1;
 /// Blocks of the kernel that decides, for each multiprocessor.
 const DECIDING: u64 = 8;
 

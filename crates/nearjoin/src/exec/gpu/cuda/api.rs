@@ -85,7 +85,7 @@ functions! {
     cuMemcpyHtoDAsync_v2(sys::CUdeviceptr, *const c_void, usize, sys::CUstream);
     cuMemcpyDtoHAsync_v2(*mut c_void, sys::CUdeviceptr, usize, sys::CUstream);
     cuMemsetD32Async(sys::CUdeviceptr, c_uint, usize, sys::CUstream);
-    cuStreamCreate(*mut sys::CUstream, c_uint);
+    cuStreamCreateWithPriority(*mut sys::CUstream, c_uint, c_int);
     cuStreamSynchronize(sys::CUstream);
     cuStreamWaitEvent(sys::CUstream, sys::CUevent, c_uint);
     cuEventCreate(*mut sys::CUevent, c_uint);

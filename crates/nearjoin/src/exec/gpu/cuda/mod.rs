@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use core::ffi::c_int;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -20,7 +21,9 @@ use cudarc::driver::sys::{CUctx_st, CUevent_st, CUstream_flags, CUstream_st};
 use self::api::{Api, Refusal, call};
 use self::cache::Cache;
 use self::kernel::Kernels;
-use super::driver::{Args, Driver, HostMemory, Kernel, Properties, Result, STREAMS, Transfer};
+use super::driver::{
+    Args, Driver, HostMemory, Kernel, Properties, Result, STREAMS, Transfer, URGENT,
+};
 
 mod api;
 mod cache;
@@ -110,11 +113,13 @@ impl Device {
     fn new_streams(&self) -> core::result::Result<[Stream; STREAMS], Refusal> {
         let _current = self.enter()?;
         let mut streams = [Handle(null_mut()); STREAMS];
-        for stream in &mut streams {
+        for (number, stream) in streams.iter_mut().enumerate() {
             // Work of other users of the context, on its default stream, is not waited for.
             let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            // The lower, the sooner; the driver takes the nearest that it has.
+            let rank = if number == URGENT { c_int::MIN } else { 0 };
             // SAFETY: the address is that of a handle to be written.
-            unsafe { call!(self.api, cuStreamCreate(&mut stream.0, flags)) }?;
+            unsafe { call!(self.api, cuStreamCreateWithPriority(&mut stream.0, flags, rank)) }?;
         }
         Ok(streams)
     }

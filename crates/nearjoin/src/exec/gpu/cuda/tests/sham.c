@@ -90,7 +90,7 @@ int cuMemsetD32Async(address at, unsigned word, size_t words, void *stream) {
     return 0;
 }
 
-int cuStreamCreate(void **stream, unsigned flags) {
+int cuStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
     NEEDS_CONTEXT;
     *stream = (void *)STREAM;
     return 0;
