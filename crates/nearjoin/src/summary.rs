@@ -53,7 +53,7 @@ impl Effort {
     /// For a device that indexes and joins in less time than it takes to look at all points.
     pub(crate) const QUICK: Effort = Effort {
         pairs: 1 << 14,
-        coordinates: 1 << 20,
+        coordinates: 1 << 22,
         kept: 1 << 10,
         ordered: 0,
         extents: Some(4096),

@@ -39,7 +39,7 @@ const SPARE_IN_ALL: u64 = 1 << 16;
 /// else to do: the next copies wait for that), bytes of those at the least, and pieces
 /// of them at the most; and the stream of every other piece of a matrix.
 const BUS: usize = URGENT;
-const SENT_AT_ONCE: usize = 8 << 20;
+const SENT_AT_ONCE: usize = 16 << 20;
 const PIECES: usize = 16;
 const OTHER: usize = URGENT - 1;
 /// Blocks of the kernel that decides, for each multiprocessor.

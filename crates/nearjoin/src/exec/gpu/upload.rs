@@ -16,8 +16,9 @@ use crate::scalar::Scalar;
 /// Bytes that a thread copies at a time. The input lies in memory that the device cannot copy
 /// from by itself, so every thread takes pieces of it into memory that it can.
 const PIECE: usize = 1 << 20;
-/// And at the least, where there would be fewer than all threads have to do.
-const SMALL: usize = 1 << 18;
+/// And at the least, where there would be fewer than all threads have to do: to submit a copy takes ten
+/// microseconds or more, one after the other.
+const SMALL: usize = 1 << 19;
 /// Pieces of host memory of a thread: it copies to one while the other crosses.
 const WAITING: usize = 2;
 /// Threads that copy, at the most: a dozen of them keep a bus of 50 GB a second busy.
