@@ -42,6 +42,9 @@ const BUS: usize = URGENT;
 const SENT_AT_ONCE: usize = 16 << 20;
 const PIECES: usize = 16;
 const OTHER: usize = URGENT - 1;
+/// Pieces that the device has been given and that are not done: what one found is told late, after those that
+/// were begun meanwhile.
+const UNDER_WAY: usize = 4;
 /// Blocks of the kernel that decides, for each multiprocessor.
 const DECIDING: u64 = 8;
 
@@ -150,7 +153,7 @@ impl Products {
 impl<T: Scalar> GpuJoin<'_, T> {
     /// Compares all queries of a job with all candidates.
     ///
-    /// A piece of the matrix is given to the device while the one before is still computed, in another stream: so
+    /// Pieces of the matrix are given to the device while those before are still computed, in two streams by turns: so
     /// points of the next are on the bus meanwhile, and it has something to do when a piece comes to its end.
     pub(super) fn multiply(&self, products: &Products, stage: &Stage, job: &Job) -> Result<()> {
         let (Some(left), Some(right)) = (self.queries().halves(), self.right.halves()) else {
@@ -203,30 +206,25 @@ impl<T: Scalar> GpuJoin<'_, T> {
             other.wait_for(stage)?;
             lanes.push((&other, other.array(capacity as usize)?, other.array(2)?));
         }
-        let mut before: Option<(Range<u64>, Box<dyn Transfer>)> = None;
+        let mut under_way: VecDeque<(Range<u64>, Box<dyn Transfer>)> = VecDeque::new();
         loop {
-            let next = match waiting.pop_front() {
-                None => None,
-                Some((these, points)) => {
-                    let end = these.end.min(these.start + most);
-                    if end < these.end {
-                        waiting.push_front((end..these.end, points));
-                    }
-                    let (from, to) = ((&bus, self.session.is_lane()), self.right.points());
-                    products.send(from, (self.asking, to), right, points)?;
-                    lanes.rotate_left(1);
-                    lanes[0].0.wait_for(&bus)?;
-                    let these = these.start..end;
-                    let found = compare(&lanes[0], &these)?;
-                    Some((these, found))
+            if let Some((these, points)) = waiting.pop_front() {
+                let end = these.end.min(these.start + most);
+                if end < these.end {
+                    waiting.push_front((end..these.end, points));
                 }
-            };
-            let Some((these, found)) = core::mem::replace(&mut before, next) else {
-                if before.is_none() {
-                    break;
+                let (from, to) = ((&bus, self.session.is_lane()), self.right.points());
+                products.send(from, (self.asking, to), right, points)?;
+                lanes.rotate_left(1);
+                lanes[0].0.wait_for(&bus)?;
+                let these = these.start..end;
+                let found = compare(&lanes[0], &these)?;
+                under_way.push_back((these, found));
+                if under_way.len() < UNDER_WAY && !waiting.is_empty() {
+                    continue;
                 }
-                continue;
-            };
+            }
+            let Some((these, found)) = under_way.pop_front() else { break };
             let found = values::<u64>(&*found.wait()?, 0, 8)[0];
             let here = these.end - these.start;
             if found > capacity {
@@ -251,20 +249,20 @@ impl<T: Scalar> GpuJoin<'_, T> {
     fn pieces(&self, points: &Halves, units: &Units) -> VecDeque<(Range<u64>, usize)> {
         let (len, sent) =
             (self.right.len(), *points.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        if !units.triangle || sent > 0 {
+            return [(0..units.count(), len)].into();
+        }
         let run = Tile::SIDE * units.along as usize;
-        let rows = SENT_AT_ONCE / (self.asking.dimension() * size_of::<T>());
-        let some = match units.triangle && sent == 0 {
-            true => rows.max(len / PIECES).next_multiple_of(run),
-            false => len.max(1),
-        };
-        let ends = (1..=len.div_ceil(some)).map(|piece| len.min(piece * some));
-        let mut first = 0;
-        let piece = |end: usize| {
-            let these = first..if end < len { units.among(end as u64) } else { units.count() };
-            first = these.end;
-            (these, end)
-        };
-        ends.map(piece).collect()
+        let most = SENT_AT_ONCE / (self.asking.dimension() * size_of::<T>());
+        // Little at first, so that the device soon has something to do.
+        let (mut pieces, mut rows, mut first, mut end) = (VecDeque::new(), most / 4, 0, 0);
+        while end < len {
+            end = len.min(end + rows.max(len / PIECES).next_multiple_of(run));
+            let last = if end < len { units.among(end as u64) } else { units.count() };
+            pieces.push_back((first..last, end));
+            (first, rows) = (last, most.min(2 * rows));
+        }
+        pieces
     }
 
     /// A list for pairs that are open, and its room: that of those that are expected, of less where the
