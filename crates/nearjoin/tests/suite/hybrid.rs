@@ -41,7 +41,8 @@ fn options(times: f64, change: impl FnOnce(&mut Knobs)) -> GpuOptions {
 /// As for the GPU alone: chance says which way to share, which strategy and which sinks go with
 /// which dimension and metric.
 fn distribution<T: Scalar>(data: Data) {
-    let strategies = [Strategy::Grid, Strategy::Brute, Strategy::Ego, Strategy::Directory];
+    let strategies =
+        [Strategy::Grid, Strategy::Brute, Strategy::Ego, Strategy::Directory, Strategy::Product];
     let chance = &mut StdRng::seed_from_u64(data as u64 * 16 + size_of::<T>() as u64 + 7);
     for dim in [1, 2, 3, 4, 5, 6, 8, 9] {
         let left = data.points::<T>(110, dim, 1);

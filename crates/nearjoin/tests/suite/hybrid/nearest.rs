@@ -25,8 +25,9 @@ fn distribution<T: Scalar>(data: Data) {
         let k = [1, 8, 20, 40][chance.random_range(0..4)];
         let partitioning = Partitioning::ALL[chance.random_range(0..4)];
         let times = [1e-3, 1.0, 1e3][chance.random_range(0..3)];
-        let strategy = [Strategy::Auto, Strategy::Tree, Strategy::Brute, Strategy::Grid]
-            [chance.random_range(0..4)];
+        let strategies =
+            [Strategy::Auto, Strategy::Tree, Strategy::Brute, Strategy::Grid, Strategy::Product];
+        let strategy = strategies[chance.random_range(0..5)];
         let join = KnnJoin::new(k)
             .metric(metric)
             .strategy(strategy)
