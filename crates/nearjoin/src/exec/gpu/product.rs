@@ -141,8 +141,8 @@ impl Products {
         let place = |of: &Array<f32>| of.address() + first * size_of::<f32>() as u64;
         let args = args.u64(place(&halves.open)).u64(place(&halves.sure));
         bus.launch(Module::Halves(float::<T>()), "thresholds", room, args)?;
-        if rows.len() == points.len() {
-            // Others may be in other streams, and find it done.
+        if alone {
+            // Others are in streams of their own, and find it done.
             bus.wait()?;
         }
         *sent = until;
@@ -216,7 +216,8 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 let (from, to) = ((&bus, self.session.is_lane()), self.right.points());
                 products.send(from, (self.asking, to), right, points)?;
                 lanes.rotate_left(1);
-                lanes[0].0.wait_for(&bus)?;
+                // Whoever has sent them, if not this stream itself.
+                lanes[0].0.wait_for(&self.session.device.stage(BUS))?;
                 let these = these.start..end;
                 let found = compare(&lanes[0], &these)?;
                 under_way.push_back((these, found));

@@ -54,9 +54,9 @@ pub(super) fn words(stage: &Stage, words: &[u32], alone: bool) -> Result<Array<u
     Ok(array)
 }
 
-/// Copies bytes to an array on the device, from one of its elements on, threads of the pool each piece after piece. None
-/// waits for another: a thread that is late holds up its own piece alone, and the bus has those
-/// of the others. The last pieces are still on their way when this returns.
+/// Copies bytes to an array on the device, from one of its elements on, threads of the pool each piece
+/// after piece. None waits for another: a thread that is late holds up its own piece alone, and the bus
+/// has those of the others. The last pieces are still on their way when this returns.
 fn send<V: Sync>(
     stage: &Stage,
     data: &[u8],
