@@ -26,8 +26,8 @@ const RUN: f64 = 40.0;
 /// Of a test by matrix products, in instructions of a warp for 32 of them; and nanoseconds that the
 /// kernels of a product take beside that. Measured on an H200, of the default calibration: 10⁵ points with
 /// themselves take 2.3 ms in 64 dimensions, 3.8 in 128 and 22.4 in 768.
-pub(super) const PRODUCT: f64 = 3.0;
-pub(super) const PRODUCT_PER_DIM: f64 = 0.235;
+const PRODUCT: f64 = 3.0;
+const PRODUCT_PER_DIM: f64 = 0.235;
 pub(super) const PRODUCT_START: f64 = 1e5;
 /// Dimensions in which products are weighed: with fewer, others have code that is ready-made.
 const MANY_DIMS: usize = 9;
@@ -107,12 +107,17 @@ pub(super) fn alternatives(
     all
 }
 
+/// Instructions of a warp for 32 tests by matrix products.
+pub(super) fn product_test(dim: usize) -> f64 {
+    PRODUCT + PRODUCT_PER_DIM * dim.next_multiple_of(16) as f64
+}
+
 /// All points with all points, by matrix products.
 fn product(summary: &Summary, speed: Speed) -> Alternative {
-    let (dim, tests) = (summary.dim.next_multiple_of(16) as f64, summary.right as f64);
+    let tests = summary.right as f64;
     // Of one set, every pair is compared once.
     let halved = if summary.is_self { 0.5 } else { 1.0 };
-    let instructions = tests * halved * (PRODUCT + PRODUCT_PER_DIM * dim);
+    let instructions = tests * halved * product_test(summary.dim);
     let points = (summary.left + if summary.is_self { 0 } else { summary.right }) as f64;
     let index = speed.index * summary.dim as f64 * points;
     let once = (index + PRODUCT_START) / summary.left.max(1) as f64;

@@ -61,7 +61,7 @@ impl Shortlisting {
     pub(crate) fn new(k: usize, candidates: usize, dim: usize) -> Option<Self> {
         // A query may be among them.
         let wanted = k + 1;
-        let balance = LISTED / test(dim);
+        let balance = LISTED / gpu::product_test(dim);
         let best = (wanted as f64 * candidates as f64 * balance).sqrt() as usize;
         // The largest groups of which the best sample has enough; or else the smallest ones.
         let least = |&(group, many): &(usize, usize)| group * many * wanted;
@@ -83,11 +83,6 @@ impl Shortlisting {
     pub(crate) fn bytes(&self) -> usize {
         8 * self.room + 4
     }
-}
-
-/// Instructions of a warp for 32 tests by products.
-fn test(dim: usize) -> f64 {
-    gpu::PRODUCT + gpu::PRODUCT_PER_DIM * dim.next_multiple_of(16) as f64
 }
 
 /// The strategies that a GPU has, the cheapest first.
@@ -129,7 +124,7 @@ pub(super) fn alternatives(
         // Of one set, every pair is compared once.
         let halved = if summary.is_self { 0.5 } else { 1.0 };
         let listed = (k + 1) as f64 * all / lists.sample as f64;
-        let product = (all * halved + lists.sample as f64) * test(summary.dim)
+        let product = (all * halved + lists.sample as f64) * gpu::product_test(summary.dim)
             + listed * LISTED
             + 1.5 * k as f64 * (MEASURED_PER_DIM * dim + RANK);
         // Few queries leave most of the device idle here too.

@@ -17,15 +17,13 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use nearjoin_kernels::Module;
+use nearjoin_kernels::{Module, Tile};
 
 use super::driver::{Args, Driver, HostMemory, Kernel, Result, Transfer};
 use crate::plan::GpuFacts;
 
 /// Threads of a block, of every kernel but those that say otherwise.
 pub(super) const THREADS: u32 = 256;
-/// The least compute capability of the matrix units that products need.
-const MATRIX_UNITS: (u32, u32) = (8, 0);
 /// Bytes of the smallest piece of host memory.
 const LEAST: usize = 1 << 16;
 
@@ -124,13 +122,14 @@ impl Device {
             memory: properties.memory,
             free: self.driver.free_memory()?,
             multiprocessors: properties.multiprocessors,
-            matrix_units: properties.capability >= MATRIX_UNITS,
+            matrix_units: self.has_matrix_units(),
         })
     }
 
-    /// Its compute capability.
-    pub(super) fn capability(&self) -> (u32, u32) {
-        self.driver.properties().capability
+    /// Whether it has the matrix units that products need.
+    pub(super) fn has_matrix_units(&self) -> bool {
+        let least = Module::Product(Tile::Narrow).least_capability();
+        self.driver.properties().capability >= least
     }
 
     /// Host memory for so many bytes.

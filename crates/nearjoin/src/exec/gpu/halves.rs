@@ -54,8 +54,7 @@ impl Halving {
         left: Points<'_, T>,
         right: Option<Points<'_, T>>,
     ) -> driver::Result<Option<Self>> {
-        let has_units = device.capability() >= Module::Product(Tile::Narrow).least_capability();
-        if !has_units || !units_do_as_they_should(device, stage)? {
+        if !device.has_matrix_units() || !units_do_as_they_should(device, stage)? {
             return Ok(None);
         }
         let depth = left.dimension().next_multiple_of(16);

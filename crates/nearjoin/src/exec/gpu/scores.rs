@@ -161,11 +161,7 @@ impl<T: Scalar> Asked<'_, T> {
 
         let limits = stage.array::<f32>(count.next_multiple_of(Tile::SIDE))?;
         self.limit(&found, &reach, None, &limits)?;
-        let right_less = self.less(&scored, self.right, self.right_len, false)?;
-        let left_less = match core::ptr::eq(self.left, self.right) {
-            true => None,
-            false => Some(self.less(&scored, self.left, self.all_left(), false)?),
-        };
+        let (left_less, right_less) = self.both_less(&scored, false)?;
         let left_less = left_less.as_ref().unwrap_or(&right_less);
         self.list(&found, (left_less, &right_less), &limits, None)?;
 
@@ -205,9 +201,9 @@ impl<T: Scalar> Asked<'_, T> {
         self.left.sizes.address() + (self.queries.start * size_of::<[f64; 2]>()) as u64
     }
 
-    /// The queries as a side of products.
-    fn operand(&self, less: &Array<f32>) -> Operand {
-        let first = self.queries.start as u64;
+    /// The queries from one of them on, as a side of products.
+    fn operand(&self, less: &Array<f32>, from: usize) -> Operand {
+        let first = (self.queries.start + from) as u64;
         let point = (self.scores.halving.depth * size_of::<u16>()) as u64;
         let points = self.left.points.address() + first * point;
         Operand { points, less: less.address() + first * size_of::<f32>() as u64 }
@@ -229,14 +225,25 @@ impl<T: Scalar> Asked<'_, T> {
         Ok(less)
     }
 
+    /// The same of both sides: of the left one only where it is another.
+    fn both_less(
+        &self,
+        scored: &Scored,
+        much: bool,
+    ) -> driver::Result<(Option<Array<f32>>, Array<f32>)> {
+        let right = self.less(scored, self.right, self.right_len, much)?;
+        let left = match core::ptr::eq(self.left, self.right) {
+            true => None,
+            false => Some(self.less(scored, self.left, self.all_left(), much)?),
+        };
+        Ok((left, right))
+    }
+
     /// How far the nearest of each query may be, by some of the candidates.
     fn reach(&self, scored: &Scored, tests: &Array<u64>) -> Result<Array<f64>> {
         let (stage, depth, plan) = (self.stage, self.scores.halving.depth, self.plan);
-        let right_less = self.less(scored, self.right, self.right_len, true)?;
-        let left_less = match core::ptr::eq(self.left, self.right) {
-            true => None,
-            false => Some(self.less(scored, self.left, self.all_left(), true)?),
-        };
+        let (left_less, right_less) = self.both_less(scored, true)?;
+        let left_less = left_less.as_ref().unwrap_or(&right_less);
         let room = plan.sample.next_multiple_of(Tile::SIDE);
         let (sample, sample_less) = (stage.array::<u16>(room * depth)?, stage.array::<f32>(room)?);
         let args = Args::new().u64(self.right.points.address()).u64(right_less.address());
@@ -248,15 +255,11 @@ impl<T: Scalar> Asked<'_, T> {
         let at_once = (BEST_BYTES / (4 * groups)).max(Tile::SIDE) / Tile::SIDE * Tile::SIDE;
         let best = stage.array::<f32>(at_once.min(all) * groups)?;
         let reach = stage.array::<f64>(all)?;
-        let left = self.operand(left_less.as_ref().unwrap_or(&right_less));
         let cap = scored.reach(self.search.arithmetic.bound);
         for first in (0..all).step_by(at_once) {
-            let (here, at) = (at_once.min(all - first), first as u64);
+            let here = at_once.min(all - first);
             let matrix = Matrix {
-                left: Operand {
-                    points: left.points + at * 2 * depth as u64,
-                    less: left.less + 4 * at,
-                },
+                left: self.operand(left_less, first),
                 queries: 0,
                 query_count: here as u64,
                 right: Operand { points: sample.address(), less: sample_less.address() },
@@ -270,7 +273,7 @@ impl<T: Scalar> Asked<'_, T> {
             let wanted = self.search.layout.k + usize::from(self.search.exclude_self);
             let args = Args::new().u64(best.address()).u64(groups as u64).u64(here as u64);
             let args = args.u32(wanted as u32).structure(&scored.words()).f64(cap);
-            let args = args.u64(reach.address() + 8 * at);
+            let args = args.u64(reach.address() + 8 * first as u64);
             stage.launch_blocks(module::<T>(), "bounds", (here as u64).div_ceil(4), 128, args)?;
         }
         Ok(reach)
@@ -322,7 +325,7 @@ impl<T: Scalar> Asked<'_, T> {
             None => (0, self.queries.len() as u64),
         };
         let matrix = Matrix {
-            left: self.operand(left_less),
+            left: self.operand(left_less, 0),
             queries,
             query_count: count,
             right: Operand { points: self.right.points.address(), less: right_less.address() },
