@@ -102,12 +102,15 @@ def test_progress_is_told_and_may_stop_the_join():
 def test_progress_shows_a_bar(monkeypatch):
     tqdm = pytest.importorskip("tqdm.auto").tqdm
     shown = []
-    monkeypatch.setattr(tqdm, "refresh", lambda bar, *_, **__: shown.append((bar.desc, bar.n)))
-    timer = threading.Timer(1, press_ctrl_c)
-    timer.start()
+
+    def refresh(bar, *_, **__):
+        shown.append((bar.desc, bar.n))
+        if [phase for phase, _ in shown].count("counting") == 2:
+            press_ctrl_c()
+
+    monkeypatch.setattr(tqdm, "refresh", refresh)
     with pytest.raises(KeyboardInterrupt):
         heavy(progress=True)
-    timer.join()
     assert "counting" in {phase for phase, _ in shown}
     assert all(0 <= share <= 1 for _, share in shown)
 
