@@ -4,11 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearjoin_kernels::Norm;
-
 use super::device::{Device, Stage};
 use super::driver::{self, Fault};
-use super::index::{Builder, Making, Ordered, Shape, Table};
+use super::index::{Builder, Making, Ordered, Sent, Shape, Table};
 use super::job::{self, Pattern};
 use super::launch::{Counters, GpuJoin, Mode};
 use super::product::Products;
@@ -21,7 +19,7 @@ use crate::exec::pool::Pool;
 use crate::exec::{Emit, Executor, LaidOut, Meeting, OnDevice, Part, Request, Rows, Work};
 use crate::index::Run;
 use crate::memory::{as_atomic_u32, copied, with_capacity};
-use crate::metric::Threshold;
+use crate::metric::{Metric, Threshold};
 use crate::monitor::{Monitor, Phase};
 use crate::options::DuplicateRemoval;
 use crate::plan::{Detail, OnGpu};
@@ -101,14 +99,15 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         rows: Option<&[u32]>,
     ) -> driver::Result<Self> {
         let stage = session.stage(0);
-        let norm = job::norm(setup.threshold.metric);
-        let (detail, queries) = (setup.detail, setup.left.len());
         let products = Products::of(setup, &stage)?.map(Arc::new);
-        let with = products.as_deref();
         // Of a set with itself, some are multiplied while others are on the bus.
-        let later = setup.right.is_none() && rows.is_none() && !session.is_lane();
-        let with = with.map(|with| (with, later));
-        let (right, table) = side(&session, &stage, detail, norm, candidates, rows, queries, with)?;
+        let sent = match setup.right.is_none() && rows.is_none() && !session.is_lane() {
+            true => Sent::WhenNeeded,
+            false => Sent::AtOnce,
+        };
+        let with = products.as_deref().map(|with| (with, sent));
+        let making = making(&session, setup.threshold.metric, setup.left.len(), rows, with);
+        let (right, table) = side(&session, &stage, setup.detail, candidates, making)?;
         stage.finish()?;
         session.record(|stats| stats.partitions = 1);
         Ok(GpuJoin {
@@ -131,9 +130,9 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     /// whole input, where only some of it is here.
     fn arrange(&self, points: Points<'_, T>, rows: Option<&[u32]>) -> driver::Result<Ordered<T>> {
         let stage = self.session.stage(0);
-        let (norm, queries) = (job::norm(self.threshold.metric), points.len());
-        let (detail, with) = (self.detail, self.products.as_deref().map(|with| (with, false)));
-        let (left, _) = side(&self.session, &stage, detail, norm, points, rows, queries, with)?;
+        let with = self.products.as_deref().map(|with| (with, Sent::AtOnce));
+        let making = making(&self.session, self.threshold.metric, points.len(), rows, with);
+        let (left, _) = side(&self.session, &stage, self.detail, points, making)?;
         stage.finish()?;
         Ok(left)
     }
@@ -240,30 +239,34 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     }
 }
 
-/// Copies points to the device, and puts them in the order of the index. `queries` is the number of
-/// points that ask; products may bring points later, when they are needed.
-#[allow(clippy::too_many_arguments)]
-fn side<T: Scalar>(
-    session: &Session<'_>,
-    stage: &Stage,
-    detail: &Detail,
-    norm: Norm,
-    points: Points<'_, T>,
-    rows: Option<&[u32]>,
+/// How the points of a side are laid out: all of the input, or these rows of it; `queries` is the number of
+/// points that ask.
+fn making<'a>(
+    session: &'a Session<'_>,
+    metric: Metric,
     queries: usize,
-    products: Option<(&Products, bool)>,
-) -> driver::Result<(Ordered<T>, Table<T>)> {
-    let narrow = session.how.narrow.as_ref();
-    let making = Making {
-        norm,
-        origin: narrow.map(|narrow| &narrow.origin[..]),
+    rows: Option<&'a [u32]>,
+    products: Option<(&'a Products, Sent)>,
+) -> Making<'a> {
+    Making {
+        norm: job::norm(metric),
+        origin: session.how.narrow.as_ref().map(|narrow| &narrow.origin[..]),
         ids: rows,
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
         alone: session.is_lane(),
-        products: products.map(|(with, _)| with),
-        later: products.is_some_and(|(_, later)| later),
-    };
+        products,
+    }
+}
+
+/// Copies points to the device, and puts them in the order of the index.
+fn side<T: Scalar>(
+    session: &Session<'_>,
+    stage: &Stage,
+    detail: &Detail,
+    points: Points<'_, T>,
+    making: Making<'_>,
+) -> driver::Result<(Ordered<T>, Table<T>)> {
     let sent = size_of_val(points.as_slice()) as u64;
     session.record(|stats| stats.bytes_in += sent);
     Builder { stage, points, making }.build(&Shape::of(detail))

@@ -61,9 +61,16 @@ pub(super) struct Making<'a> {
     pub(super) neighbors: f64,
     /// Whether this thread brings them to the device without others.
     pub(super) alone: bool,
-    /// How products compare them, where they do; and whether they are sent when they are first needed.
-    pub(super) products: Option<&'a Products>,
-    pub(super) later: bool,
+    /// How products compare them, where they do; and when they are sent then.
+    pub(super) products: Option<(&'a Products, Sent)>,
+}
+
+/// When points are sent to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    AtOnce,
+    /// By whoever first needs them.
+    WhenNeeded,
 }
 
 /// Points in index order.
@@ -184,8 +191,8 @@ impl<T: Scalar> Builder<'_, T> {
     /// Copies the points to the device and puts them in the order of the index. The table is
     /// that of these points.
     pub(super) fn build(self, shape: &Shape<'_>) -> Result<(Ordered<T>, Table<T>)> {
-        if let Some(products) = self.making.products {
-            return Ok((self.halve(products)?, Table::None));
+        if let Some((products, sent)) = self.making.products {
+            return Ok((self.halve(products, sent)?, Table::None));
         }
         let raw = upload::points(self.stage, self.points, self.making.alone)?;
         let (order, table) = match shape {
@@ -197,10 +204,10 @@ impl<T: Scalar> Builder<'_, T> {
     }
 
     /// Points as they were given, and halves of them.
-    fn halve(&self, products: &Products) -> Result<Ordered<T>> {
+    fn halve(&self, products: &Products, sent: Sent) -> Result<Ordered<T>> {
         let raw = self.stage.array::<T>(self.points.as_slice().len())?;
         let halves = products.room(self.stage, self.len())?;
-        if !self.making.later {
+        if sent == Sent::AtOnce {
             let (bus, to) = ((self.stage, self.making.alone), (self.points, &raw));
             products.send(bus, to, &halves, self.len())?;
         }

@@ -112,7 +112,6 @@ impl Scores {
         plan: Shortlisting,
         queries: Range<usize>,
     ) -> Result<Shortlists> {
-        let (left, right) = (search.left.halved(), search.right.halved());
         let whole = queries.len() == search.left.places().all();
         let asked = Asked {
             scores: self,
@@ -122,9 +121,6 @@ impl Scores {
             plan,
             // Both sides are one, and all of it asks.
             both: whole && core::ptr::eq(search.left, search.right),
-            left,
-            right,
-            right_len: search.right.places().all(),
             queries,
         };
         asked.shortlists()
@@ -139,9 +135,6 @@ struct Asked<'a, T> {
     search: &'a Search<'a, T>,
     plan: Shortlisting,
     both: bool,
-    left: &'a Halved,
-    right: &'a Halved,
-    right_len: usize,
     queries: Range<usize>,
 }
 
@@ -196,16 +189,29 @@ impl<T: Scalar> Asked<'_, T> {
         self.search.left.places().all()
     }
 
+    /// All points on the right.
+    fn all_right(&self) -> usize {
+        self.search.right.places().all()
+    }
+
+    fn left(&self) -> &Halved {
+        self.search.left.halved()
+    }
+
+    fn right(&self) -> &Halved {
+        self.search.right.halved()
+    }
+
     /// Where the sizes of the queries are.
     fn sizes(&self) -> u64 {
-        self.left.sizes.address() + (self.queries.start * size_of::<[f64; 2]>()) as u64
+        self.left().sizes.address() + (self.queries.start * size_of::<[f64; 2]>()) as u64
     }
 
     /// The queries from one of them on, as a side of products.
     fn operand(&self, less: &Array<f32>, from: usize) -> Operand {
         let first = (self.queries.start + from) as u64;
         let point = (self.scores.halving.depth * size_of::<u16>()) as u64;
-        let points = self.left.points.address() + first * point;
+        let points = self.left().points.address() + first * point;
         Operand { points, less: less.address() + first * size_of::<f32>() as u64 }
     }
 
@@ -231,10 +237,10 @@ impl<T: Scalar> Asked<'_, T> {
         scored: &Scored,
         much: bool,
     ) -> driver::Result<(Option<Array<f32>>, Array<f32>)> {
-        let right = self.less(scored, self.right, self.right_len, much)?;
-        let left = match core::ptr::eq(self.left, self.right) {
+        let right = self.less(scored, self.right(), self.all_right(), much)?;
+        let left = match core::ptr::eq(self.left(), self.right()) {
             true => None,
-            false => Some(self.less(scored, self.left, self.all_left(), much)?),
+            false => Some(self.less(scored, self.left(), self.all_left(), much)?),
         };
         Ok((left, right))
     }
@@ -246,8 +252,8 @@ impl<T: Scalar> Asked<'_, T> {
         let left_less = left_less.as_ref().unwrap_or(&right_less);
         let room = plan.sample.next_multiple_of(Tile::SIDE);
         let (sample, sample_less) = (stage.array::<u16>(room * depth)?, stage.array::<f32>(room)?);
-        let args = Args::new().u64(self.right.points.address()).u64(right_less.address());
-        let args = args.u64(self.right_len as u64).u64(plan.sample as u64).u64(room as u64);
+        let args = Args::new().u64(self.right().points.address()).u64(right_less.address());
+        let args = args.u64(self.all_right() as u64).u64(plan.sample as u64).u64(room as u64);
         let args = args.u32(depth as u32).u64(sample.address()).u64(sample_less.address());
         stage.launch(module::<T>(), "sampled", room as u64 * 32, args)?;
 
@@ -328,10 +334,10 @@ impl<T: Scalar> Asked<'_, T> {
             left: self.operand(left_less, 0),
             queries,
             query_count: count,
-            right: Operand { points: self.right.points.address(), less: right_less.address() },
-            right_len: self.right_len as u64,
+            right: Operand { points: self.right().points.address(), less: right_less.address() },
+            right_len: self.all_right() as u64,
             depth: self.scores.halving.depth,
-            units: Units::new(count, self.right_len as u64, both, ANY),
+            units: Units::new(count, self.all_right() as u64, both, ANY),
             tests: lists.tests.address(),
         };
         let search = self.search;
