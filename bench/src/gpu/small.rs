@@ -33,6 +33,8 @@ const REMOVALS: [DuplicateRemoval; 4] = [
 /// Few, as a driver compiles modules for each, and a sanitizer makes that slow. The second
 /// dimension has no modules of its own.
 const SPACES: [(usize, Metric); 2] = [(3, Metric::L2), (9, Metric::L1)];
+/// Dimensions for products: a tile stays where it is, or comes in steps.
+const PRODUCTS: [usize; 2] = [20, 150];
 
 /// A way to go about a join, and what is joined.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,17 @@ fn trials() -> Vec<Trial> {
         let (strategy, removal) = (Strategy::Brute, DuplicateRemoval::LidUnicomp);
         let ((dimension, metric), sparse) = (SPACES[0], Some(1e-5));
         trials.push(Trial { dimension, metric, strategy, removal, sparse, listed: false, ..first });
+        // Products of one set and of two, in batches and in parts.
+        let (strategy, metric) = (Strategy::Product, Metric::L2);
+        for (dimension, two_sets) in
+            PRODUCTS.into_iter().flat_map(|dim| [(dim, false), (dim, true)])
+        {
+            let batch_bytes = two_sets.then_some(20_000);
+            let partitions = (dimension == PRODUCTS[1]).then_some(2);
+            let law = Law::Uniform;
+            let product = Trial { dimension, two_sets, batch_bytes, partitions, law, ..first };
+            trials.push(Trial { strategy, metric, ..product });
+        }
     }
     trials
 }
@@ -188,6 +201,10 @@ fn lattice<T: Scalar>(points: usize, dimension: usize) -> Vec<T> {
 
 /// A distance within which a point has some tens of neighbours.
 fn distance(trial: &Trial, points: usize) -> f64 {
+    if trial.strategy == Strategy::Product {
+        // Distances of many dimensions differ little from this, as the last term says.
+        return 100.0 * ((trial.dimension as f64 / 6.0).sqrt() - 0.24);
+    }
     let share = (30.0 / points as f64).min(1.0).powf(1.0 / trial.dimension as f64);
     let side = match trial.law {
         Law::Uniform => 100.0,
@@ -252,6 +269,10 @@ mod tests {
     use super::*;
     use nearjoin_simt::Simt;
 
+    /// Modules that are the same for all dimensions, or for those of their tile.
+    const ONE_FOR_ALL: [&str; 9] =
+        ["decide", "halves", "index", "product", "rows", "scores", "shortlist", "sort", "tree"];
+
     #[test]
     fn every_kernel_runs_in_both_types() {
         let simt = Simt::new();
@@ -266,9 +287,7 @@ mod tests {
             let one = if module.starts_with("query") { "_0_squares" } else { "_4_squares" };
             match module.strip_suffix(one) {
                 Some(family) => not_run.contains(&(format!("{family}{other}"), name.clone())),
-                None => {
-                    ["index", "rows", "sort", "tree"].iter().any(|name| module.starts_with(name))
-                }
+                None => ONE_FOR_ALL.iter().any(|name| module.starts_with(name)),
             }
         });
         let missed: Vec<String> = missed.map(|(module, name)| format!("{module} {name}")).collect();
