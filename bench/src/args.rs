@@ -12,9 +12,9 @@ pub(crate) const HELP: &str = "\
 Runs nearjoin and its peers on the same points and prints the ratios.
 
 usage: nearjoin-bench [--knn] [--compare] [--scaling] [--cores] [--adversarial] [--memory] [options]
-       nearjoin-bench [--product] [options]
+       nearjoin-bench [--product] [--crossover] [options]
        nearjoin-bench [--gpu] [--gpu-scaling] [--gpu-papers] [--hybrid] [--hybrid-papers] [options]
-       nearjoin-bench [--gpu-knn] [--knn-papers] [--gpu-product] [options]
+       nearjoin-bench [--gpu-knn] [--knn-papers] [--gpu-product] [--gpu-crossover] [options]
 
 joins
   (default)         the ε-join
@@ -29,6 +29,8 @@ sections (default: --compare)
                     and the 8 nearest
   --product         both joins by matrix products, 50,000 points in 32, 100 and 384 dimensions; with
                     --points N, so many
+  --crossover       both joins by every strategy and by auto, in 4 to 64 dimensions, points spread
+                    in all of them and in few; with --points N, so many
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
   --memory          peak memory of one call for the whole answer (one count for
                     `clustered`), each case in a process of its own
@@ -49,6 +51,7 @@ sections of the KNN-join on a GPU
                     points, and those that are hard; CuPy beside them where Python has it
   --gpu-product     joins of many dimensions by matrix products, beside brute force, and beside
                     PyTorch and CuPy where Python has them
+  --gpu-crossover   as --crossover, for both joins on a GPU
   --knn-papers      HybridKNN-Join's tables on its synthetic sets: the paper's scheme (the
                     strategy ranges) beside what nearjoin does by itself, and its options
 
@@ -120,6 +123,7 @@ pub(crate) enum Section {
     Scaling,
     Cores,
     Product,
+    Crossover,
     Adversarial,
     Memory,
     Gpu,
@@ -129,6 +133,7 @@ pub(crate) enum Section {
     HybridPapers,
     GpuKnn,
     GpuProduct,
+    GpuCrossover,
     KnnPapers,
     /// Every kernel on a few points, for a sanitizer.
     GpuSmall,
@@ -136,8 +141,8 @@ pub(crate) enum Section {
 
 impl Section {
     fn on_gpu(self) -> bool {
-        use Section::{Adversarial, Compare, Cores, Memory, Product, Scaling};
-        !matches!(self, Compare | Scaling | Cores | Product | Adversarial | Memory)
+        use Section::{Adversarial, Compare, Cores, Crossover, Memory, Product, Scaling};
+        !matches!(self, Compare | Scaling | Cores | Product | Crossover | Adversarial | Memory)
     }
 }
 
@@ -278,6 +283,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--scaling" => options.sections.push(Section::Scaling),
             "--cores" => options.sections.push(Section::Cores),
             "--product" => options.sections.push(Section::Product),
+            "--crossover" => options.sections.push(Section::Crossover),
             "--adversarial" => options.sections.push(Section::Adversarial),
             "--memory" => options.sections.push(Section::Memory),
             "--gpu" => options.sections.push(Section::Gpu),
@@ -287,6 +293,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
             "--hybrid-papers" => options.sections.push(Section::HybridPapers),
             "--gpu-knn" => options.sections.push(Section::GpuKnn),
             "--gpu-product" => options.sections.push(Section::GpuProduct),
+            "--gpu-crossover" => options.sections.push(Section::GpuCrossover),
             "--knn-papers" => options.sections.push(Section::KnnPapers),
             "--gpu-small" => options.sections.push(Section::GpuSmall),
             "--gpu-first" => options.child = Some(Child::First(value()?)),

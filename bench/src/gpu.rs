@@ -6,7 +6,7 @@ pub(crate) mod data;
 mod first;
 mod hybrid;
 pub(crate) mod knn;
-mod measure;
+pub(crate) mod measure;
 mod papers;
 pub(crate) mod product;
 mod scaling;
@@ -22,6 +22,7 @@ use nearjoin::{Device, EpsJoin, Join, Question};
 
 use crate::Result;
 use crate::args::{Options, Section};
+use crate::crossover;
 
 /// Runs a section. The second is false if an answer is wrong.
 pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)> {
@@ -34,6 +35,9 @@ pub(crate) fn run(section: Section, options: &Options) -> Result<(String, bool)>
         Section::HybridPapers => hybrid::papers::run(&target, options),
         Section::GpuKnn => knn::run(&target, options),
         Section::GpuProduct => product::run(&target, options),
+        Section::GpuCrossover => {
+            crossover::run(&target, Device::Gpu, options).map(|text| (text, true))
+        }
         Section::KnnPapers => knn::papers::run(&target, options),
         _ => standard::run(&target, options),
     }
@@ -101,7 +105,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Opens nothing yet: the first join does.
-    fn new(options: &Options) -> Result<Self> {
+    pub(crate) fn new(options: &Options) -> Result<Self> {
         match options.simt {
             true => Ok(Target { driver: Some(simt()?) }),
             false => Ok(Target { driver: None }),
@@ -118,7 +122,7 @@ impl Target {
     }
 
     /// A join of either kind on one of the devices, or on several.
-    fn on<Q: Copy + Into<Question>>(&self, device: Device, join: &Join<Q>) -> Join<Q> {
+    pub(crate) fn on<Q: Copy + Into<Question>>(&self, device: Device, join: &Join<Q>) -> Join<Q> {
         self.on_with(device, join, GpuOptions::new(), Knobs::default())
     }
 

@@ -9,6 +9,7 @@ mod args;
 mod call;
 mod compare;
 mod cores;
+mod crossover;
 mod epsilon;
 mod fresh;
 mod gpu;
@@ -23,7 +24,10 @@ mod workload;
 
 use std::process::ExitCode;
 
+use nearjoin::Device;
+
 use crate::args::{Join, Options, Section};
+use crate::gpu::Target;
 use crate::machine::Machine;
 use crate::once::Once;
 use crate::peers::Python;
@@ -82,6 +86,10 @@ fn run(options: Options) -> Result<bool> {
             (Section::Adversarial, _) => (knn::adversarial::run(&options)?, true),
             (Section::Cores, _) => (cores::run(&options)?, true),
             (Section::Product, _) => (product::run(&options)?, true),
+            (Section::Crossover, _) => {
+                let target = Target::new(&options)?;
+                (crossover::run(&target, Device::Cpu, &options)?, true)
+            }
             (Section::Memory, _) => (once::memory(&options)?, true),
             (&section, _) => gpu::run(section, &options)?,
         };

@@ -151,9 +151,9 @@ mod tests {
             assert!(SCRIPT.contains(&format!("\"$bin/{name}\"")), "{name}");
         }
         // Every section of the benchmarks that is for a GPU.
-        for flag in
-            ["gpu", "gpu-scaling", "gpu-papers", "hybrid", "hybrid-papers", "gpu-knn", "knn-papers"]
-        {
+        let flags = "gpu gpu-scaling gpu-papers hybrid hybrid-papers gpu-knn gpu-product \
+                     gpu-crossover knn-papers";
+        for flag in flags.split(' ') {
             assert!(SCRIPT.contains(&format!(" --{flag} ")), "{flag}");
         }
     }

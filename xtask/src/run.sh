@@ -2,7 +2,7 @@
 # Tests and measures nearjoin on the GPU of this machine.
 #
 #   run.sh [section …]    sections: conformance unit memcheck racecheck bench scaling papers
-#                         hybrid hybrid-papers knn product knn-papers
+#                         hybrid hybrid-papers knn product crossover knn-papers
 #                         (default: all of them; check: the first four; tables: the others)
 #
 # Logs, and record.md with the tables, go to $OUT, or to the folder of this script.
@@ -58,6 +58,7 @@ section() {
     hybrid-papers) table hybrid-papers --hybrid-papers --reps 2 ;;
     knn) table gpu-knn --gpu-knn ${PYTHON:+--python "$PYTHON"} ;;
     product) table gpu-product --gpu-product ${PYTHON:+--python "$PYTHON"} ;;
+    crossover) table gpu-crossover --gpu-crossover --reps 3 ;;
     knn-papers) table knn-papers --knn-papers --reps 2 ;;
     *)
         echo "no section $1: see the top of run.sh"
@@ -67,7 +68,7 @@ section() {
 }
 
 checks="conformance unit memcheck racecheck"
-tables="bench scaling papers hybrid hybrid-papers knn product knn-papers"
+tables="bench scaling papers hybrid hybrid-papers knn product crossover knn-papers"
 wanted=()
 for name in "${@:-all}"; do
     case $name in
