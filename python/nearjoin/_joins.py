@@ -48,7 +48,8 @@ def eps_join(
     device : {"auto", "cpu", "gpu", "hybrid"}
         Where to run. ``"auto"`` takes what is expected to be fastest; ``"hybrid"`` both at once.
     strategy : {"auto", "brute", "directory", "grid", "ego", "product"}
-        How to find candidates. The answer does not depend on it.
+        How to find candidates. The answer does not depend on it. ``"product"`` is a matrix product, for
+        ``"l2"`` in many dimensions; with another metric it is ``"brute"``.
     include_self : bool
         Whether each point is its own neighbour where ``x`` is joined with itself.
     sorted : bool
@@ -193,7 +194,7 @@ def knn_join(
     k : int
         Neighbours of each point.
     strategy : {"auto", "brute", "grid", "tree", "product", "ranges"}
-        How to find candidates. The answer does not depend on it.
+        How to find candidates. The answer does not depend on it. ``"product"`` is as for `eps_join`.
     max_distance : float, optional
         No neighbours farther away; one at exactly this distance is a neighbour. Rows that have fewer
         than ``k`` are padded.

@@ -153,7 +153,7 @@ pub(crate) struct Knn {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// How to find candidates
+    /// How to find candidates; product is for L2 in many dimensions
     #[arg(
         long,
         default_value = "auto",

@@ -127,7 +127,7 @@ pub(crate) struct Engine {
 pub(crate) struct Epsilon {
     #[command(flatten)]
     pub(crate) engine: Engine,
-    /// How to find candidates
+    /// How to find candidates; product is for L2 in many dimensions
     #[arg(
         long,
         default_value = "auto",
