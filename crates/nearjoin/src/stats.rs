@@ -40,7 +40,7 @@ pub struct Stats {
     pub threads: usize,
     /// Ordered pairs in the answer. Where each pair is delivered once, it counts once.
     pub pairs: u64,
-    /// Distances that were computed, over all passes.
+    /// Pairs of points that were compared, over all passes: by their distance, or by a product.
     pub distance_tests: u64,
     /// Pairs that needed no distance, because their blocks lie wholly within ε.
     pub pairs_taken: u64,
@@ -79,8 +79,8 @@ pub struct GpuStats {
     pub partitions: usize,
     /// Batches that the rows of the answer were made in.
     pub batches: usize,
-    /// Batches that had to be made again, smaller, because their size was estimated too low or
-    /// memory was short.
+    /// Pieces of work that had to be done again, because what they found was more than their list had
+    /// room for, or memory was short.
     pub splits: usize,
     /// Bytes of a piece that crosses the bus.
     pub chunk_bytes: usize,
