@@ -35,9 +35,12 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Coordinates of points with these extents are at most 2 to the power `size` in it, or 8 times that
+    /// Coordinates of points with these extents are at most 2 to the power `size` in it, or 16 times that
     /// where they are beyond 2¹⁰²⁰. The centre is somewhere among them: the nearer to most points, the
     /// smaller are their norms.
+    ///
+    /// They are less where a coordinate is so much larger than what it differs by that the scale would take
+    /// it beyond all numbers.
     pub(crate) fn new(extents: &[(f64, f64)], centre: &[f64], size: i32) -> Self {
         // Halved first: an extent may be beyond the largest number.
         let radius = |((lo, hi), c): (&(f64, f64), &f64)| {
@@ -45,7 +48,10 @@ impl Frame {
         };
         let widest = extents.iter().zip(centre).map(radius).fold(0.0, f64::max);
         let power = if widest > 0.0 { size - 2 - exponent(widest) } else { 0 };
-        let scale = 2f64.powi(power.clamp(-1021, 1021));
+        let size_of = |((lo, hi), c): (&(f64, f64), &f64)| lo.abs().max(hi.abs()).max(c.abs());
+        let largest = extents.iter().zip(centre).map(size_of).fold(0.0, f64::max);
+        let most = if largest > 0.0 { 1021 - exponent(largest) } else { 1021 };
+        let scale = 2f64.powi(power.min(most).clamp(-1021, 1021));
         Frame { scale, centre: centre.iter().map(|c| c * scale).collect() }
     }
 
@@ -68,9 +74,10 @@ pub(crate) struct Rounded {
 impl Rounded {
     /// From the sums of the squares of `h`, and of what is between it and its place in the frame.
     ///
-    /// The place itself is off by 2⁻⁵³ of its length, which is at most `‖h‖ + ρ`, and by what underflows.
+    /// The place itself is off by 2⁻⁵³ of its length, which is at most `‖h‖ + ρ`, and by what underflows:
+    /// the squares of 4096 numbers below 10⁻¹⁶¹.
     pub(crate) fn new(norm: f64, squared_error: f64) -> Self {
-        let error = squared_error.sqrt() * (1.0 + TINY) + norm.sqrt() * f64::EPSILON + 1e-300;
+        let error = squared_error.sqrt() * (1.0 + TINY) + norm.sqrt() * f64::EPSILON + 1e-150;
         Rounded { norm, error }
     }
 }
@@ -190,6 +197,11 @@ impl Deciding {
         root * root
     }
 
+    /// No pair that such a sum is decided for is farther apart.
+    fn reach(&self, sum: impl Scalar) -> f64 {
+        self.farthest(self.squared(sum))
+    }
+
     /// No pair with at most this sum is farther apart.
     fn farthest(&self, squared: f64) -> f64 {
         let most = (squared + self.absolute) / (1.0 - self.relative) * (1.0 + TINY);
@@ -216,8 +228,8 @@ impl Within {
     /// `bound` is the largest sum that matches.
     pub(crate) fn new<T: Scalar>(bound: T, dim: usize, frame: &Frame, summing: Summing) -> Self {
         let deciding = Deciding::new::<T>(dim, frame.scale);
-        let squared = deciding.squared(bound);
-        Within { summing, open: deciding.farthest(squared), sure: deciding.surely(squared) }
+        let sure = deciding.surely(deciding.squared(bound));
+        Within { summing, open: deciding.reach(bound), sure }
     }
 
     /// What thresholds are made of, for whoever computes them elsewhere by the same formulas: `τ` of t⁺
@@ -270,7 +282,7 @@ impl Nearest {
 
     /// How far in the frame a candidate may be whose sum is at most this.
     pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
-        self.deciding.farthest(self.deciding.squared(sum))
+        self.deciding.reach(sum)
     }
 
     /// No candidate with a lower score is within `reach` of the query.
@@ -288,7 +300,7 @@ impl Nearest {
     /// the error of both norms; that of the candidate is at most `2n + 2·D_h`.
     pub(crate) fn reach_of(&self, query: Rounded, score: f32) -> f64 {
         let score = f64::from(score);
-        let error = 6.0 * (self.summing.relative * (1.0 + 4.0 * self.summing.relative) + TINY);
+        let error = 6.0 * self.summing.with_its_own();
         let beside = error * (3.0 * query.norm + 2.0 * score.abs()) + 6.0 * self.summing.absolute;
         let squared = ((query.norm - 2.0 * score + beside) / (1.0 - 2.0 * error)).max(0.0);
         let far = squared.sqrt() + query.error + self.error;
@@ -338,7 +350,7 @@ impl Scored {
 
     /// How far in the frame a candidate may be whose sum is at most this.
     pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
-        self.deciding.farthest(self.deciding.squared(sum))
+        self.deciding.reach(sum)
     }
 
     /// The words of `Bound` in `bound.cuh`.

@@ -197,6 +197,14 @@ fn adversaries<T: Scalar>() {
         // Numbers whose squares are near the end of the range.
         let most = T::MAX.to_f64().sqrt() / 100.0;
         check(&mut |_, _, random| most * random.signed(), &[most]);
+        // A coordinate that is the same for all, and so large that the scale of the others would take it
+        // beyond all numbers.
+        let large = T::MAX.to_f64() / 4.0;
+        let small = 1e-20 * large.sqrt().recip();
+        check(
+            &mut |_, j, random| if j == 0 { large } else { small * random.signed() },
+            &[small, 0.1 * small],
+        );
         check(&mut |i, _, random| 10f64.powi(3 * i as i32 - 18) * random.signed(), &[]);
     }
 }
