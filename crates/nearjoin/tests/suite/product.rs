@@ -139,6 +139,29 @@ fn products_of_fewer_bits() {
     assert!(nearest(Strategy::Product) == nearest(Strategy::Brute));
 }
 
+/// A coordinate that is the same for all points, and so much larger than what tells them apart that no scale
+/// suits both.
+#[test]
+fn a_coordinate_that_dwarfs_the_others() {
+    for (large, small) in [(2f64.powi(1000), 2f64.powi(-30)), (1.0, 1e-200), (1e150, 1e-10)] {
+        let mut data = points::<f64>("spread", 4200, 3);
+        for point in data.chunks_mut(3) {
+            point[0] = large;
+            point[1..].iter_mut().for_each(|x| *x *= small);
+        }
+        let points = Points::new(&data, 3).unwrap();
+        let pairs = |strategy| {
+            let mut count = Count::new();
+            let join = EpsJoin::new(0.1 * small).strategy(strategy).device(Device::Cpu);
+            join.plan_self(&points).unwrap().run(&mut count).unwrap();
+            count.pairs()
+        };
+        let expected = pairs(Strategy::Brute);
+        assert!(expected > 4200, "{large:e} {small:e}: {expected}");
+        assert_eq!(pairs(Strategy::Product), expected, "{large:e} {small:e}");
+    }
+}
+
 /// Metrics other than L2 are left to brute force, and so is ε = 0.
 #[test]
 fn what_products_cannot_tell_is_left_to_brute_force() {
