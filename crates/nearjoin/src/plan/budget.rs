@@ -1,6 +1,6 @@
 //! How much memory a join may use, and whether a phase fits, before it starts.
 
-use super::{Detail, OnCpu};
+use super::{Detail, OnCpu, PIECE_PAIRS};
 use crate::error::{Error, Needs, Result};
 use crate::index::cell_sort::Rows;
 use crate::index::layout::moves_records;
@@ -64,6 +64,21 @@ pub(super) fn panels_bytes(summary: &Summary) -> u64 {
     let left = if summary.is_self { 0 } else { summary.left as u64 };
     let padding = (1 << 12) + 64 * 4 * (dim + 4);
     4 * (right * (dim + 2) + right + left) + padding
+}
+
+/// Bytes that an ε-join takes beside its index. By products every thread rounds the queries of a unit, and
+/// keeps their rows until all of them are done, in lists that may have twice the room; by other strategies
+/// it has a block of 16 at a time.
+pub(super) fn search_bytes(
+    summary: &Summary,
+    detail: &Detail,
+    (how, neighbors): (&OnCpu, f64),
+    threads: usize,
+) -> u64 {
+    let Detail::Product { .. } = detail else { return 0 };
+    let unit = how.unit.min(summary.left) as u64;
+    let rows = ((unit as f64 * neighbors) as u64).min(PIECE_PAIRS);
+    threads as u64 * 4 * (2 * rows + unit * summary.dim as u64)
 }
 
 /// Bytes that one set of points takes in the index: while they are put in order, and after that.

@@ -11,8 +11,9 @@ const CROWDED: f64 = 64.0;
 const ENOUGH: usize = 1024;
 /// Queries of a unit of the KNN-join.
 const KNN_UNIT: usize = 256;
-/// Pairs of a unit whose rows are kept until it is done.
-const UNIT_PAIRS: f64 = (1 << 22) as f64;
+/// Pairs of a piece of queries whose rows are kept until it is done, by products: no more than those of a
+/// block beyond that.
+pub(crate) const PIECE_PAIRS: u64 = 1 << 22;
 /// Distance tests for each pair of the answer from which on a pair of one set is better tested once
 /// and written to the rows of both its points: as many tests as that takes.
 const LISTED: f64 = 64.0;
@@ -97,7 +98,7 @@ pub(crate) fn knn_unit(queries: usize, threads: usize) -> usize {
 
 /// The same for products within ε, which keep the rows of a whole unit: fewer where those are long.
 fn product_unit(queries: usize, neighbors: f64, threads: usize) -> usize {
-    let most = (UNIT_PAIRS / neighbors.max(1.0)) as usize;
+    let most = (PIECE_PAIRS as f64 / neighbors.max(1.0)) as usize;
     knn_unit(queries, threads).min(most.next_multiple_of(16)).max(16)
 }
 

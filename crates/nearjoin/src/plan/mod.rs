@@ -25,7 +25,7 @@ mod trial;
 pub(crate) use budget::Budget;
 pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
-pub(crate) use cpu::{OnCpu, knn_unit, unit};
+pub(crate) use cpu::{OnCpu, PIECE_PAIRS, knn_unit, unit};
 use estimate::{Cost, Sharing};
 pub(crate) use estimate::{Multiplier, worth_pairs};
 pub(crate) use gpu_knn::Shortlisting;
@@ -193,7 +193,10 @@ pub(crate) fn on_cpu_for(
     let (chosen, named) = choose(&alternatives, wanted);
     let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
     let (index, search) = match asked.question {
-        Question::Within(_) => (budget::index_bytes(summary, &chosen.detail, &how, threads), 0),
+        Question::Within(_) => (
+            budget::index_bytes(summary, &chosen.detail, &how, threads),
+            budget::search_bytes(summary, &chosen.detail, (&how, neighbors), threads),
+        ),
         Question::Nearest(nearest) => (
             knn::index_bytes(summary, chosen.strategy, threads),
             knn::search_bytes(summary, nearest.k, chosen.strategy, threads),

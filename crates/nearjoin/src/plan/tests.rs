@@ -330,8 +330,11 @@ fn many_dimensions_are_for_products() {
     assert_eq!(first(4, &by_name).0, Strategy::Product);
     let (strategy, decision) = first(100, &by_name);
     assert_eq!(strategy, Strategy::Product);
-    // The points as `f32` with two numbers beside each, and their rows.
-    assert_eq!(decision.budget.index / 50_000, 4 * (100 + 2 + 1));
+    // The points as `f32` with two numbers beside each, and their rows; and beside that the queries of a
+    // unit and their neighbours, for every thread.
+    let (index, search) = (decision.budget.index, decision.search_bytes);
+    assert_eq!((index - search) / 50_000, 4 * (100 + 2 + 1));
+    assert_eq!(search / host().threads as u64, 4 * 256 * (100 + 2 * 10));
     assert!(decision.on_cpu().is_some_and(|how| !how.boxes && how.listed && how.unit == 256));
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use nearjoin::sink::{Block, Callback, Count, CsrSink, Degrees, Pairs};
-use nearjoin::{EpsJoin, Error, Monitor, Phase, Points, Strategy};
+use nearjoin::{Device, DuplicateRemoval, EpsJoin, Error, Monitor, Phase, Plan, Points, Strategy};
 
 use crate::data::Data;
 
@@ -83,6 +83,32 @@ fn every_sink_can_be_stopped() {
         let mut sink = Callback::new(|_: &Block<f64>| ControlFlow::Continue(()));
         join.plan_self(points).unwrap().run(&mut sink).err()
     });
+}
+
+/// By products a thread makes many rows before it hands out the first of them: it is stopped in the
+/// middle of that, when no row has met itself yet.
+#[test]
+fn joins_by_products_can_be_stopped() {
+    let points = Data::Uniform.points::<f32>(60_000, 64, 3);
+    let points = points.as_points();
+    let stopped = |run: &(dyn Fn(&Plan<'_, f32>) -> Option<Error> + Sync)| {
+        let monitor = Monitor::new();
+        let join = EpsJoin::new(1.0).strategy(Strategy::Product).device(Device::Cpu).threads(2);
+        let join = join.duplicate_removal(DuplicateRemoval::None).monitor(&monitor);
+        let plan = join.plan_self(&points).unwrap();
+        std::thread::scope(|scope| {
+            let joining = scope.spawn(|| run(&plan));
+            while monitor.progress().tests == 0 && !joining.is_finished() {
+                std::thread::yield_now();
+            }
+            monitor.cancel();
+            assert_eq!(joining.join().unwrap(), Some(Error::Cancelled));
+        });
+    };
+    stopped(&|plan| plan.run(&mut Count::new()).err());
+    stopped(&|plan| plan.run(&mut Degrees::new()).err());
+    stopped(&|plan| plan.run(&mut CsrSink::new()).err());
+    stopped(&|plan| plan.index().unwrap().run_rows(30_000..60_000, &mut Count::new()).err());
 }
 
 #[test]

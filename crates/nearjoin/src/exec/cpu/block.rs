@@ -1,5 +1,7 @@
 //! A block of queries against its candidates: matches counted, or appended to rows.
 
+use core::ops::ControlFlow;
+
 use super::epsilon::{Cover, CpuJoin, Worker};
 use super::scan::Mode;
 use crate::exec::Request;
@@ -8,14 +10,14 @@ use crate::scalar::Scalar;
 
 impl<T: Scalar> CpuJoin<'_, T> {
     /// Counts the matches of each query of a block. Returns their sum or, where pairs are
-    /// covered once, the number of unordered pairs.
+    /// covered once, the number of unordered pairs; unless somebody broke it off.
     pub(super) fn count_block(
         &self,
         worker: &mut Worker<'_, T>,
         block: &Run,
         bound: &BoxOf<T>,
         cover: Cover,
-    ) -> u64 {
+    ) -> ControlFlow<(), u64> {
         if self.has_products() {
             return self.count_products(worker, block);
         }
@@ -34,7 +36,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         work.taken += taken * block.len() as u64;
         let counts = &mut scanner.matches.counts;
         counts.iter_mut().for_each(|count| *count += taken);
-        within + counts.iter().sum::<u64>()
+        ControlFlow::Continue(within + counts.iter().sum::<u64>())
     }
 
     /// Makes the rows of a block empty, and names its queries where they are to be left out.
@@ -92,7 +94,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         }
     }
 
-    /// Finds the matches of each query of a block.
+    /// Finds the matches of each query of a block, unless somebody breaks it off.
     pub(super) fn fill_block(
         &self,
         worker: &mut Worker<'_, T>,
@@ -100,10 +102,11 @@ impl<T: Scalar> CpuJoin<'_, T> {
         bound: &BoxOf<T>,
         cover: Cover,
         request: Request,
-    ) {
+    ) -> ControlFlow<()> {
         if self.has_products() {
-            self.fill_products(worker, block, request);
-            return self.complete(worker, block, request);
+            self.fill_products(worker, block, request)?;
+            self.complete(worker, block, request);
+            return ControlFlow::Continue(());
         }
         let on_sheet = worker.sheet.is_made();
         worker.scanner.begin(self, block, |origin| match on_sheet {
@@ -143,6 +146,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
             }
         }
         self.complete(worker, block, request);
+        ControlFlow::Continue(())
     }
 
     /// Computes the distances of all matches of a block.

@@ -398,8 +398,8 @@ impl<T: Scalar> CpuJoin<'_, T> {
         // A full pass finds every point in its own row.
         let own = u64::from(cover == Cover::Full && self.excludes_self());
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
-            worker.work.pairs += self.count_block(worker, &block, bound, cover);
-            worker.work.pairs -= own * block.len() as u64;
+            let pairs = self.count_block(worker, &block, bound, cover)?;
+            worker.work.pairs += pairs - own * block.len() as u64;
             ControlFlow::Continue(())
         }
     }
@@ -408,8 +408,8 @@ impl<T: Scalar> CpuJoin<'_, T> {
     pub(super) fn counting_each(&self, degrees: &[AtomicU64]) -> impl BlockAction<T> {
         let own = u64::from(self.excludes_self());
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
-            worker.work.pairs += self.count_block(worker, &block, bound, Cover::Full);
-            worker.work.pairs -= own * block.len() as u64;
+            let pairs = self.count_block(worker, &block, bound, Cover::Full)?;
+            worker.work.pairs += pairs - own * block.len() as u64;
             let (numbers, _) = self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
             for (number, count) in numbers.iter().zip(&worker.scanner.matches.counts) {
                 degrees[*number as usize].store(count - own, Relaxed);
@@ -426,10 +426,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
         emit: &Emit<'_, T>,
     ) -> impl BlockAction<T> {
         move |worker: &mut Worker<'_, T>, block: Run, bound: &BoxOf<T>| {
-            self.fill_block(worker, &block, bound, cover, request);
-            if worker.products.is_cut_off {
-                return ControlFlow::Break(());
-            }
+            self.fill_block(worker, &block, bound, cover, request)?;
             let (queries, ahead) =
                 self.numbers.of(self.queries().ids(), &block, &mut worker.numbers);
             let neighbors = Lists::Each(&worker.scanner.matches.rows[..queries.len()]);

@@ -6,6 +6,7 @@
 //!         products of all queries and all candidates      far: most of them
 //!         sure pairs are counted, or appended to rows; open ones are decided first
 //!     its blocks are handed out as those of any other strategy
+//! a piece whose rows are so long that they take too much memory is done block by block
 //! ```
 //!
 //! Why no pair is missed or made up is in [`crate::filter::product`].
@@ -19,7 +20,7 @@ use crate::exec::{Reporter, Request, Work};
 use crate::filter::product::{Frame, Rounded, Within};
 use crate::index::panels::pack;
 use crate::index::{BoxOf, Index, Panels, Run};
-use crate::plan::worth_pairs;
+use crate::plan::{PIECE_PAIRS, worth_pairs};
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::summary::spread;
@@ -31,6 +32,8 @@ const PANELS: usize = 12;
 
 /// Words in a line of the cache.
 const LINE: usize = 16;
+/// Neighbours in the rows of a piece of several blocks, at the most.
+const MOST_IN_ROWS: usize = PIECE_PAIRS as usize;
 
 /// Points of a sample: those that are rounded, and those that they are compared with.
 const ROUNDED: usize = 32;
@@ -148,6 +151,7 @@ pub(super) enum Wanted {
 
 /// The queries that pass over the candidates together, and what was found for them.
 pub(super) struct Products<T> {
+    /// Those that rows or counts are made for at once: a block of them where rows are long.
     piece: Run,
     /// Whether each query looks at candidates behind it only.
     behind: bool,
@@ -155,11 +159,11 @@ pub(super) struct Products<T> {
     pub(super) counts: Vec<u64>,
     pub(super) rows: Vec<Vec<u32>>,
     pub(super) tests: u64,
-    /// Whether somebody broke it off: nothing is complete then.
-    pub(super) is_cut_off: bool,
     queries: Grouped,
     found: Found,
-    sum: Vec<T>,
+    /// Candidates that are open, and their sums.
+    asked: Vec<u32>,
+    sums: Vec<T>,
 }
 
 impl<T: Scalar> Products<T> {
@@ -171,10 +175,10 @@ impl<T: Scalar> Products<T> {
             counts: Vec::new(),
             rows: Vec::new(),
             tests: 0,
-            is_cut_off: false,
             queries: Grouped::default(),
             found: Found::default(),
-            sum: Vec::new(),
+            asked: Vec::new(),
+            sums: Vec::new(),
         }
     }
 
@@ -189,16 +193,21 @@ impl<T: Scalar> Products<T> {
         at(block.start)..at(block.end)
     }
 
-    /// Finds the neighbours of all queries, unless that is done.
+    /// Finds the neighbours of all queries, or if those are too many of a block of them, unless that is
+    /// done or somebody breaks it off: then nothing is complete.
     pub(super) fn make(
         &mut self,
         join: &CpuJoin<'_, T>,
-        wanted: Wanted,
+        (wanted, block): (Wanted, &Run),
         reporter: &mut Reporter<'_>,
         work: Work,
-    ) {
-        if self.made == Some(wanted) {
-            return;
+    ) -> ControlFlow<()> {
+        let is_there = self.piece.start <= block.start && block.end <= self.piece.end;
+        if is_there && self.made == Some(wanted) {
+            return ControlFlow::Continue(());
+        }
+        if !is_there {
+            self.piece = block.clone();
         }
         self.made = Some(wanted);
         let Index::Product(panels, within) = &*join.index else {
@@ -206,8 +215,7 @@ impl<T: Scalar> Products<T> {
         };
         self.counts.clear();
         self.counts.resize(self.piece.len(), 0);
-        self.rows.iter_mut().for_each(Vec::clear);
-        self.rows.resize(self.piece.len().max(self.rows.len()), Vec::new());
+        self.clear_rows();
         let sides = |of_point| beside(within, of_point);
         self.queries.pack(panels, join.queries().points(), &self.piece, sides);
         let all = join.right.len().div_ceil(PANEL);
@@ -220,12 +228,24 @@ impl<T: Scalar> Products<T> {
             panels.kernels().near(&job, &mut self.found);
             self.tests += (candidates * self.piece.len()) as u64;
             self.sort_out(join, wanted, (start * PANEL) as u32);
-            let done = Work { tests: work.tests + self.tests, ..work };
-            if let ControlFlow::Break(()) = reporter.report(done) {
-                self.is_cut_off = true;
-                return;
+            reporter.report(Work { tests: work.tests + self.tests, ..work })?;
+            if self.piece != *block && self.rows.iter().map(Vec::len).sum::<usize>() > MOST_IN_ROWS
+            {
+                // Only this block, and then those behind it as they are asked for.
+                self.piece = 0..0;
+                return self.make(join, (wanted, block), reporter, work);
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Makes all rows empty. They keep their memory, unless that has become too much.
+    fn clear_rows(&mut self) {
+        if self.rows.iter().map(Vec::capacity).sum::<usize>() > 2 * MOST_IN_ROWS {
+            self.rows.clear();
+        }
+        self.rows.iter_mut().for_each(Vec::clear);
+        self.rows.resize(self.piece.len().max(self.rows.len()), Vec::new());
     }
 
     /// Counts or appends what some panels had, the first candidate of which is `first`.
@@ -242,30 +262,28 @@ impl<T: Scalar> Products<T> {
                     Wanted::Rows { others: true, .. } => !lane_of(own, near.base),
                     _ => u32::MAX,
                 };
+            let open = lanes & !near.sure;
+            let lanes =
+                if open == 0 { lanes } else { lanes & near.sure | self.decide(join, near, open) };
             match wanted {
-                Wanted::Counts => {
-                    self.counts[place] += u64::from((lanes & near.sure).count_ones());
-                    for (candidate, _) in near.candidates(lanes & !near.sure) {
-                        self.counts[place] += u64::from(self.decide(join, near, candidate));
-                    }
-                }
+                Wanted::Counts => self.counts[place] += u64::from(lanes.count_ones()),
                 Wanted::Rows { .. } => {
-                    for (candidate, lane) in near.candidates(lanes) {
-                        if near.sure >> lane & 1 == 1 || self.decide(join, near, candidate) {
-                            self.rows[place].push(candidate);
-                        }
-                    }
+                    self.rows[place].extend(near.candidates(lanes).map(|(candidate, _)| candidate));
                 }
             }
         }
     }
 
-    /// Decides a pair in the points' own arithmetic.
-    fn decide(&mut self, join: &CpuJoin<'_, T>, near: Near, candidate: u32) -> bool {
+    /// Decides pairs in the points' own arithmetic: which of these lanes match.
+    fn decide(&mut self, join: &CpuJoin<'_, T>, near: Near, lanes: u32) -> u32 {
         let row = (self.piece.start + near.query) as usize;
         let query = join.queries().points().row(row);
-        join.kernels.distances(join.right.points(), query, &[candidate], &mut self.sum);
-        self.sum[0] <= join.threshold.bound
+        self.asked.clear();
+        self.asked.extend(near.candidates(lanes).map(|(candidate, _)| candidate));
+        join.kernels.distances(join.right.points(), query, &self.asked, &mut self.sums);
+        let matches = near.candidates(lanes).zip(&self.sums);
+        let matches = matches.filter(|(_, sum)| **sum <= join.threshold.bound);
+        matches.fold(0, |matches, ((_, lane), _)| matches | 1 << lane)
     }
 }
 
@@ -317,23 +335,33 @@ impl<T: Scalar> CpuJoin<'_, T> {
     }
 
     /// Counts the matches of each query of a block, and all of them.
-    pub(super) fn count_products(&self, worker: &mut Worker<'_, T>, block: &Run) -> u64 {
+    pub(super) fn count_products(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+    ) -> ControlFlow<(), u64> {
         let Worker { products, reporter, work, scanner, .. } = worker;
-        products.make(self, Wanted::Counts, reporter, *work);
+        products.make(self, (Wanted::Counts, block), reporter, *work)?;
         let counts = &mut scanner.matches.counts;
         counts.clear();
         counts.extend_from_slice(&products.counts[products.places(block)]);
-        counts.iter().sum()
+        ControlFlow::Continue(counts.iter().sum())
     }
 
     /// Finds the matches of each query of a block, in ascending order.
-    pub(super) fn fill_products(&self, worker: &mut Worker<'_, T>, block: &Run, request: Request) {
+    pub(super) fn fill_products(
+        &self,
+        worker: &mut Worker<'_, T>,
+        block: &Run,
+        request: Request,
+    ) -> ControlFlow<()> {
         let Worker { products, reporter, work, scanner, .. } = worker;
         let wanted = Wanted::Rows { others: self.excludes_self(), later: request.once };
-        products.make(self, wanted, reporter, *work);
+        products.make(self, (wanted, block), reporter, *work)?;
         let places = products.places(block);
         let rows = scanner.matches.rows.iter_mut().zip(&mut products.rows[places]);
         rows.for_each(|(row, found)| core::mem::swap(row, found));
         scanner.matches.ascending = true;
+        ControlFlow::Continue(())
     }
 }

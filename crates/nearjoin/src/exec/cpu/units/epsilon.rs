@@ -110,7 +110,7 @@ impl<T: Scalar> CpuJoin<'_, T> {
             let block = (2 * probe + 1) * blocks / (2 * PROBED.min(blocks));
             let start = unit.start + block as u32 * BLOCK;
             let block = start..start.saturating_add(BLOCK).min(unit.end);
-            // Nothing breaks it off.
+            // Whoever breaks it off has no use for it.
             let _ =
                 self.visit_unit(worker, recursion, block, FULL_COUNT, &|worker, block, bound| {
                     let (candidates, len) = (&worker.candidates, block.len() as u64);
@@ -119,10 +119,8 @@ impl<T: Scalar> CpuJoin<'_, T> {
                     taken.fetch_add((sum(&candidates.take) + candidates.taken) * len, Relaxed);
                     asked.fetch_add(len, Relaxed);
                     if counted {
-                        pairs.fetch_add(
-                            self.count_block(worker, &block, bound, Cover::Full),
-                            Relaxed,
-                        );
+                        let found = self.count_block(worker, &block, bound, Cover::Full)?;
+                        pairs.fetch_add(found, Relaxed);
                     }
                     ControlFlow::Continue(())
                 });
