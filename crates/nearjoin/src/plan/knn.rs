@@ -147,9 +147,15 @@ pub(crate) fn scores_unit(k: usize) -> usize {
     16 * fit.clamp(1, 16) as usize
 }
 
-/// Bytes of a shortlist, at the most: a score and a row for some times k, and for what some panels have.
+/// Candidates of a shortlist that are measured at once, beside the k best of those before.
+pub(crate) fn most_measured(k: usize) -> usize {
+    k.max(256)
+}
+
+/// Bytes of a shortlist, at the most: a score and a row for some times k, and for what some panels have;
+/// a distance and a row of up to 16 bytes for each that was measured.
 fn shortlist_bytes(k: u64) -> u64 {
-    8 * (5 * k + 1024)
+    8 * (5 * k + 1024) + 16 * (k + most_measured(k as usize) as u64)
 }
 
 /// Bytes that a search takes beside the index: for every thread, the best of its queries. Twice k,

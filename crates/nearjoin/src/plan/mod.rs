@@ -30,7 +30,7 @@ use estimate::{Cost, Sharing};
 pub(crate) use estimate::{Multiplier, worth_pairs};
 pub(crate) use gpu_knn::Shortlisting;
 pub(crate) use hybrid::{Role, Together, Weighed};
-pub(crate) use knn::scores_unit;
+pub(crate) use knn::{most_measured, scores_unit};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::exec::Work;
 use crate::filter::product::{Nearest, Rounded};
 use crate::index::{Panels, Run, panels};
+use crate::plan::most_measured;
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -185,13 +186,12 @@ impl<T: Scalar> Scorer<T> {
         if !measured.is_empty() || scored.len() > most(k) {
             self.measure(search, unit, query);
             let measured = &self.shortlists[query].measured;
-            if measured.len() == k {
-                let kth = measured.iter().copied().max().map(|near| T::from_near(near).0);
-                let limit = match kth {
+            if let Some(&last) = measured.iter().max().filter(|_| measured.len() == k) {
+                let (kth, _) = T::from_near(last);
+                let limit = match kth == T::ZERO {
                     // Candidates come in the order of their rows: of equal points no later one is nearer.
-                    Some(kth) if kth == T::ZERO => f32::INFINITY,
-                    Some(kth) => nearest.limit(rounded, nearest.reach(kth)),
-                    None => f32::NEG_INFINITY,
+                    true => f32::INFINITY,
+                    false => nearest.limit(rounded, nearest.reach(kth)),
                 };
                 let limits = &mut self.queries.beside[0];
                 limits[query] = limits[query].max(limit);
@@ -200,19 +200,22 @@ impl<T: Scalar> Scorer<T> {
         }
     }
 
-    /// Measures the shortlist of a query, and keeps the k best.
+    /// Measures the shortlist of a query, some at a time, and keeps the k best.
     fn measure(&mut self, search: &Search<'_, T>, unit: &Run, query: usize) {
         let Shortlist { scored, measured, .. } = &mut self.shortlists[query];
-        self.ids.clear();
-        self.ids.extend(scored.drain(..).map(|candidate| candidate.id));
         let point = search.left.row(unit.start as usize + query);
-        search.kernels.distances(search.right, point, &self.ids, &mut self.sums);
-        let within = self.sums.iter().zip(&self.ids).filter(|(sum, _)| **sum <= search.cap);
-        measured.extend(within.map(|(sum, &id)| sum.near(id)));
-        if measured.len() > self.k {
-            measured.select_nth_unstable(self.k - 1);
-            measured.truncate(self.k);
+        for some in scored.chunks(most_measured(self.k)) {
+            self.ids.clear();
+            self.ids.extend(some.iter().map(|candidate| candidate.id));
+            search.kernels.distances(search.right, point, &self.ids, &mut self.sums);
+            let within = self.sums.iter().zip(&self.ids).filter(|(sum, _)| **sum <= search.cap);
+            measured.extend(within.map(|(sum, &id)| sum.near(id)));
+            if measured.len() > self.k {
+                measured.select_nth_unstable(self.k - 1);
+                measured.truncate(self.k);
+            }
         }
+        scored.clear();
     }
 
     /// The best of a block of the unit, of so many queries from `first` on.
