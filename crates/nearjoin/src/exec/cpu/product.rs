@@ -48,6 +48,10 @@ pub(super) fn kernels_for<T: Scalar>(
     neighbors: f64,
     near: Option<f64>,
 ) -> ProductKernels {
+    #[cfg(test)]
+    if let Some(forced) = tests::forced() {
+        return forced;
+    }
     let plain = ProductKernels::new(simd);
     let Some(pairs) = ProductKernels::of_pairs(simd) else { return plain };
     let (len, dim) = (points.len(), points.dimension());
@@ -365,3 +369,6 @@ impl<T: Scalar> CpuJoin<'_, T> {
         ControlFlow::Continue(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ pub(crate) use lockstep::{Lockstep, Margin, ROWS, TAG};
 pub(crate) use product::{Found, Near, PANEL, ProductJob, ProductKernels, Standing};
 pub(crate) use ranks::FULL;
 pub(crate) use sort::LANES as SORTED_AT_ONCE;
+#[cfg(test)]
+pub(crate) use tiles::tests::all_kernels;
 
 use crate::metric::Metric;
 use crate::points::Points;

@@ -211,6 +211,7 @@ pub(super) unsafe fn product<
     job: &ProductJob<'_>,
     found: &mut Found,
 ) {
+    const { assert!(PANEL.is_multiple_of(VECTORS * V::LANES) && GROUP.is_multiple_of(QUERIES)) };
     let words = job.words;
     let mut panel = 0;
     while panel < job.open.len() {

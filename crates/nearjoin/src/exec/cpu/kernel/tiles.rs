@@ -114,4 +114,4 @@ unsafe fn multiply<T: Tiles>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -63,7 +63,7 @@ unsafe fn in_arrays<const PRODUCTS: bool>(job: &ProductJob<'_>, found: &mut Foun
 }
 
 /// Every kind that is there, and tiles in arrays.
-fn all_kernels() -> Vec<ProductKernels> {
+pub(crate) fn all_kernels() -> Vec<ProductKernels> {
     let (near, scored) = (in_arrays::<false> as _, in_arrays::<true> as _);
     let (digits, multiplier) = (Digits::Bf16, Multiplier::Tiles);
     let mut all = vec![ProductKernels { digits, multiplier, groups: GROUPS, near, scored }];
