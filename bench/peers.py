@@ -1,12 +1,10 @@
 """Times scipy, scikit-learn, pykdtree and FAISS on points that nearjoin-bench wrote.
 
-usage: peers.py FILE POINTS DIMENSION PEER VALUE [--reps R] [--distances FILE]
+usage: peers.py POINTS.npy PEER VALUE [--reps R] [--distances DISTANCES.npy]
 
-FILE holds little-endian f64, row-major. PEER is one of WITHIN, and VALUE then ε, or one of
-NEAREST, and VALUE then k. Prints a JSON object: the best time in seconds with the tree's build
+PEER is one of WITHIN, and VALUE then ε, or one of NEAREST, and VALUE then k. Prints a JSON object: the best time in seconds with the tree's build
 included, and what was found. For ε that is the ordered pairs, no point with itself; for k the
-largest share by which a distance differs from those of --distances, of the same layout, k to
-a row. Freeing an answer is outside the time.
+largest share by which a distance differs from those of --distances, k to a row. Freeing an answer is outside the time.
 """
 
 import argparse
@@ -41,7 +39,7 @@ def faiss_flat(points):
     """Points in f32, which is all that it has, and what compares with all of them, on all cores."""
     import faiss
 
-    points = points.astype(np.float32)
+    points = points.astype(np.float32, copy=False)
     index = faiss.IndexFlatL2(points.shape[1])
     index.add(points)
     return points, index
@@ -142,24 +140,22 @@ def difference(found, expected):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file")
-    parser.add_argument("points", type=int)
-    parser.add_argument("dimension", type=int)
+    parser.add_argument("points")
     parser.add_argument("peer", choices=[*WITHIN, *NEAREST])
     parser.add_argument("value", type=float)
     parser.add_argument("--reps", type=int, default=1)
     parser.add_argument("--distances")
     args = parser.parse_args()
 
-    points = np.fromfile(args.file, dtype="<f8").reshape(args.points, args.dimension)
+    points = np.load(args.points)
     if args.peer in WITHIN:
         call, ordered_pairs = WITHIN[args.peer]
         value = args.value
-        judge = lambda found: int(ordered_pairs(found, args.points))
+        judge = lambda found: int(ordered_pairs(found, len(points)))
     else:
         call = NEAREST[args.peer]
         value = int(args.value)
-        expected = np.fromfile(args.distances, dtype="<f8").reshape(args.points, value)
+        expected = np.load(args.distances)
         judge = lambda found: difference(found, expected)
 
     # Imports and thread pools are not part of the time.

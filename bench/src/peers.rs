@@ -1,9 +1,11 @@
 //! The other engines: which run on a case, and what they took.
 
 mod kiddo;
+mod npy;
 mod python;
 mod rstar;
 
+pub(crate) use npy::Npy;
 pub(crate) use python::{Python, outcome};
 
 use crate::Result;

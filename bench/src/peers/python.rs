@@ -1,17 +1,17 @@
 //! scipy, scikit-learn, pykdtree and FAISS, through one script that an interpreter runs.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use super::{Answer, Outcome, Peer, Timed, too_large};
+use nearjoin::Scalar;
+
+use super::{Answer, Npy, Outcome, Peer, Timed, too_large};
 use crate::Result;
 use crate::args::Options;
 use crate::table::grouped;
-use crate::workload::{Nearest, Within, Workload};
+use crate::workload::{Ask, Nearest, Within, Workload};
 
 const SCRIPT: &str = include_str!("../../peers.py");
 /// The script does without any of these but numpy; what is absent is said.
@@ -111,7 +111,7 @@ impl Python {
         if options.peers.faiss && !few_dimensions(workload) {
             chosen.push((FAISS_RANGE, many));
         }
-        self.run(workload, workload.eps(), chosen, None, options)
+        self.run(&Given::of(workload, workload.eps(), options), chosen)
     }
 
     /// Runs the chosen calls on a case of the KNN-join. `distances` are ours.
@@ -136,18 +136,15 @@ impl Python {
         if options.peers.faiss && !trees {
             chosen.push((FAISS, None));
         }
-        self.run(workload, workload.k() as f64, chosen, Some(distances), options)
+        let given = Given::of(workload, workload.k() as f64, options);
+        self.run(&Given { distances: Some(distances), ..given }, chosen)
     }
 
-    fn run<Ask, Found: FromStr>(
+    fn run<T: Scalar, Found: FromStr>(
         &self,
-        workload: &Workload<Ask>,
-        value: f64,
+        given: &Given<'_, T>,
         chosen: Vec<(Call, Option<String>)>,
-        distances: Option<&[f64]>,
-        options: &Options,
     ) -> Result<Vec<Peer<Found>>> {
-        let name = workload.case.name;
         let mut files = None;
         let mut peers = Vec::new();
         for (call, skip) in chosen {
@@ -158,21 +155,15 @@ impl Python {
                 None => {
                     let (points, distances) = match &files {
                         Some(written) => written,
-                        None => files.insert((
-                            RawFile::write(name, &workload.data)?,
-                            distances
-                                .map(|ours| RawFile::write(&format!("{name}-distances"), ours))
-                                .transpose()?,
-                        )),
+                        None => files.insert(given.write()?),
                     };
-                    eprintln!("{name}: {}", call.name);
+                    eprintln!("{}: {}", given.name, call.name);
                     let mut command = Command::new(&self.interpreter);
                     command
                         .args(["-c", SCRIPT])
                         .arg(&points.path)
-                        .args([workload.points.to_string(), workload.dimension().to_string()])
-                        .args([call.peer, &value.to_string()])
-                        .arg(format!("--reps={}", options.peer_reps));
+                        .args([call.peer, &given.value.to_string()])
+                        .arg(format!("--reps={}", given.reps));
                     if let Some(distances) = distances {
                         command.arg("--distances").arg(&distances.path);
                     }
@@ -183,6 +174,43 @@ impl Python {
             peers.push(Peer { name: call.name, answer: Answer::Lists, in_f32, outcome });
         }
         Ok(peers)
+    }
+}
+
+/// What calls are given.
+pub(crate) struct Given<'a, T> {
+    /// The name of the case.
+    pub(crate) name: &'a str,
+    pub(crate) data: &'a [T],
+    pub(crate) dimension: usize,
+    /// ε or k.
+    pub(crate) value: f64,
+    /// Of the nearest ours, by which theirs are judged.
+    pub(crate) distances: Option<&'a [T]>,
+    /// Runs of which the best counts.
+    pub(crate) reps: usize,
+}
+
+impl<'a> Given<'a, f64> {
+    fn of<A: Ask>(workload: &'a Workload<A>, value: f64, options: &Options) -> Self {
+        Given {
+            name: workload.case.name,
+            data: &workload.data,
+            dimension: workload.dimension(),
+            value,
+            distances: None,
+            reps: options.peer_reps,
+        }
+    }
+}
+
+impl<T: Scalar> Given<'_, T> {
+    /// The points, and our distances.
+    fn write(&self) -> Result<(Npy, Option<Npy>)> {
+        let points = Npy::write(self.name, self.data, self.dimension)?;
+        let name = format!("{}-distances", self.name);
+        let distances = self.distances.map(|ours| Npy::write(&name, ours, self.value as usize));
+        Ok((points, distances.transpose()?))
     }
 }
 
@@ -219,30 +247,6 @@ impl fmt::Display for Python {
 fn json_number<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":"))?;
     rest.split([',', '}']).next().map(str::trim)
-}
-
-/// Numbers as little-endian f64, for as long as this value lives.
-struct RawFile {
-    path: PathBuf,
-}
-
-impl RawFile {
-    fn write(name: &str, numbers: &[f64]) -> Result<Self> {
-        let name = format!("nearjoin-bench-{name}-{}.f64", std::process::id());
-        let file = RawFile { path: std::env::temp_dir().join(name) };
-        let mut out = BufWriter::new(File::create(&file.path)?);
-        for x in numbers {
-            out.write_all(&x.to_le_bytes())?;
-        }
-        out.flush()?;
-        Ok(file)
-    }
-}
-
-impl Drop for RawFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 #[cfg(test)]
