@@ -1,7 +1,7 @@
 //! scipy, scikit-learn, pykdtree and FAISS, through one script that an interpreter runs.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
@@ -22,7 +22,11 @@ def found(name):
     try: return f'{name} {version(name)}'
     except PackageNotFoundError: return f'no {name}'
 names = ['numpy', 'scipy', 'scikit-learn', 'pykdtree', 'faiss-cpu']
-print(', '.join([f'Python {platform.python_version()}', *map(found, names)]))";
+print(', '.join([f'Python {platform.python_version()}', *map(found, names)]), end='')
+try: from threadpoolctl import threadpool_info
+except ImportError: threadpool_info = list
+blas = [library for library in threadpool_info() if library['user_api'] == 'blas']
+print(*(f\"; numpy's BLAS: {x['internal_api']} {x['version']} for {x.get('architecture')}\" for x in blas))";
 const INSTALL: &str = "python3 -m venv .venv && \
      .venv/bin/pip install numpy scipy scikit-learn pykdtree faiss-cpu; then --python .venv/bin/python";
 
@@ -76,7 +80,7 @@ impl Python {
         let interpreter = options.python.clone();
         let peers = options.peers;
         let found = if peers.scipy || peers.sklearn || peers.pykdtree || peers.faiss {
-            let output = Command::new(&interpreter).args(["-c", VERSIONS]).output();
+            let output = script(&interpreter, VERSIONS).output();
             match output {
                 Ok(output) if output.status.success() => {
                     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -158,9 +162,8 @@ impl Python {
                         None => files.insert(given.write()?),
                     };
                     eprintln!("{}: {}", given.name, call.name);
-                    let mut command = Command::new(&self.interpreter);
+                    let mut command = script(&self.interpreter, SCRIPT);
                     command
-                        .args(["-c", SCRIPT])
                         .arg(&points.path)
                         .args([call.peer, &given.value.to_string()])
                         .arg(format!("--reps={}", given.reps));
@@ -212,6 +215,20 @@ impl<T: Scalar> Given<'_, T> {
         let distances = self.distances.map(|ours| Npy::write(&name, ours, self.value as usize));
         Ok((points, distances.transpose()?))
     }
+}
+
+/// What OpenBLAS reads to choose its kernels and their blocks. Left alone it finds out by itself; an
+/// environment that names an older processor for all programs would hold the peers back.
+const CHOOSES_KERNELS: [&str; 2] = ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"];
+
+/// A script for an interpreter to run.
+fn script(interpreter: &Path, text: &str) -> Command {
+    let mut command = Command::new(interpreter);
+    for name in CHOOSES_KERNELS {
+        command.env_remove(name);
+    }
+    command.args(["-c", text]);
+    command
 }
 
 /// Runs a script for one call: a process each, so that one that runs out of memory takes no
