@@ -88,11 +88,12 @@ options
   --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join), faiss (many
-                    dimensions) and cupy (--gpu-knn), or none (default: all)
+                    dimensions), cupy (--gpu-knn, --gpu-product) and torch (--gpu-product), or none
+                    (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
   --python PATH     the interpreter with numpy, scipy, scikit-learn, pykdtree and faiss-cpu, or
-                    with numpy and cupy (default python3)
+                    with numpy, cupy and torch (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
   --touch BYTES     touches so much fresh memory and prints the seconds
@@ -156,6 +157,7 @@ pub(crate) struct Peers {
     pub(crate) pykdtree: bool,
     pub(crate) faiss: bool,
     pub(crate) cupy: bool,
+    pub(crate) torch: bool,
 }
 
 impl Peers {
@@ -167,6 +169,7 @@ impl Peers {
         pykdtree: true,
         faiss: true,
         cupy: true,
+        torch: true,
     };
 }
 
@@ -325,10 +328,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     }
     if options.on_gpu() {
         // The times of others are constants of the tables.
-        let asked = [Section::GpuKnn, Section::GpuProduct];
-        let cupy =
-            options.peers.cupy && options.sections.iter().any(|section| asked.contains(section));
-        options.peers = Peers { cupy, ..Peers::default() };
+        let has = |section| options.sections.contains(&section);
+        let cupy = options.peers.cupy && (has(Section::GpuKnn) || has(Section::GpuProduct));
+        let torch = options.peers.torch && has(Section::GpuProduct);
+        options.peers = Peers { cupy, torch, ..Peers::default() };
     }
     let known = options.case_names();
     if let Some(name) =
@@ -367,8 +370,9 @@ fn peers(list: &str) -> Result<Peers, String> {
             "pykdtree" => peers.pykdtree = true,
             "faiss" => peers.faiss = true,
             "cupy" => peers.cupy = true,
+            "torch" => peers.torch = true,
             _ => {
-                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, cupy";
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, cupy, torch";
                 return Err(format!("no peer {name:?}; there are {known}"));
             }
         }
@@ -441,6 +445,8 @@ mod tests {
         let options = parsed("--gpu-knn --cases few3-k8").unwrap();
         assert!(options.on_gpu() && options.has_case("few3-k8"));
         assert_eq!(options.peers, Peers { cupy: true, ..Peers::default() });
+        let options = parsed("--gpu-product --peers torch").unwrap();
+        assert_eq!(options.peers, Peers { torch: true, ..Peers::default() });
     }
 
     #[test]

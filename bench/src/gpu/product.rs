@@ -44,7 +44,7 @@ const NEIGHBORS: [f64; 2] = [1.0, 10.0];
 /// The section.
 pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> {
     let python = &options.python;
-    let torch = match options.peers.cupy {
+    let torch = match options.peers.torch {
         true => versions_of(python, SCRIPT),
         false => Err("not asked for".into()),
     };
