@@ -27,8 +27,10 @@ sections (default: --compare)
   --cores           nearjoin on the cases of the ε-join with 1, 2, 4, … threads: seconds,
                     speed-up, and the shares of plan and index; a count, a CSR, a sorted CSR
                     and the 8 nearest
-  --product         both joins by matrix products, 50,000 points in 32, 100 and 384 dimensions; with
-                    --points N, so many
+  --product         both joins by matrix products, by brute force and by auto, 50,000 points in 32,
+                    100 and 384 dimensions, with 1, 2 and all threads; in 100 of them beside
+                    FAISS, scikit-learn and the rate of products in numpy; with --points N, so
+                    many
   --crossover       both joins by every strategy and by auto, in 4 to 64 dimensions, points spread
                     in all of them and in few; with --points N, so many
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
@@ -88,8 +90,8 @@ options
   --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join), faiss (many
-                    dimensions), cupy (--gpu-knn, --gpu-product) and torch (--gpu-product), or none
-                    (default: all)
+                    dimensions), numpy (--product), cupy (--gpu-knn, --gpu-product) and torch
+                    (--gpu-product), or none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
   --python PATH     the interpreter with numpy, scipy, scikit-learn, pykdtree and faiss-cpu, or
@@ -156,6 +158,7 @@ pub(crate) struct Peers {
     pub(crate) sklearn: bool,
     pub(crate) pykdtree: bool,
     pub(crate) faiss: bool,
+    pub(crate) numpy: bool,
     pub(crate) cupy: bool,
     pub(crate) torch: bool,
 }
@@ -168,6 +171,7 @@ impl Peers {
         sklearn: true,
         pykdtree: true,
         faiss: true,
+        numpy: true,
         cupy: true,
         torch: true,
     };
@@ -369,10 +373,11 @@ fn peers(list: &str) -> Result<Peers, String> {
             "sklearn" => peers.sklearn = true,
             "pykdtree" => peers.pykdtree = true,
             "faiss" => peers.faiss = true,
+            "numpy" => peers.numpy = true,
             "cupy" => peers.cupy = true,
             "torch" => peers.torch = true,
             _ => {
-                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, cupy, torch";
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, numpy, cupy, torch";
                 return Err(format!("no peer {name:?}; there are {known}"));
             }
         }

@@ -6,7 +6,7 @@ mod python;
 mod rstar;
 
 pub(crate) use npy::Npy;
-pub(crate) use python::{Python, outcome};
+pub(crate) use python::{FLAT, Given, Python, outcome};
 
 use crate::Result;
 use crate::args::Options;

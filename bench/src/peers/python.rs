@@ -1,4 +1,4 @@
-//! scipy, scikit-learn, pykdtree and FAISS, through one script that an interpreter runs.
+//! scipy, scikit-learn, pykdtree, FAISS and numpy, through one script that an interpreter runs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use nearjoin::Scalar;
 
 use super::{Answer, Npy, Outcome, Peer, Timed, too_large};
 use crate::Result;
-use crate::args::Options;
+use crate::args::{Options, Peers};
 use crate::table::grouped;
 use crate::workload::{Ask, Nearest, Within, Workload};
 
@@ -68,6 +68,12 @@ const SKLEARN_BRUTE: Call = Call { name: "scikit-learn brute", peer: "sklearn-br
 const FAISS_RANGE: Call = Call { name: "FAISS flat", peer: "faiss-range" };
 const FAISS: Call = Call { name: "FAISS flat", peer: "faiss" };
 
+const SKLEARN_RADIUS: Call = Call { name: "scikit-learn brute", peer: "sklearn-radius" };
+const MATMUL: Call = Call { name: "numpy", peer: "matmul" };
+
+/// What compares all points with all points by products, by the names in a table.
+pub(crate) const FLAT: [&str; 2] = [FAISS.name, SKLEARN_BRUTE.name];
+
 /// The interpreter, or why there is none.
 pub(crate) struct Python {
     interpreter: PathBuf,
@@ -78,8 +84,9 @@ impl Python {
     /// Tries the imports.
     pub(crate) fn find(options: &Options) -> Self {
         let interpreter = options.python.clone();
-        let peers = options.peers;
-        let found = if peers.scipy || peers.sklearn || peers.pykdtree || peers.faiss {
+        let Peers { numpy, scipy, sklearn, pykdtree, faiss, .. } = options.peers;
+        let asked = numpy || scipy || sklearn || pykdtree || faiss;
+        let found = if asked {
             let output = script(&interpreter, VERSIONS).output();
             match output {
                 Ok(output) if output.status.success() => {
@@ -144,6 +151,35 @@ impl Python {
         self.run(&Given { distances: Some(distances), ..given }, chosen)
     }
 
+    /// Runs those of FAISS and scikit-learn that were chosen on points of many dimensions, for all
+    /// within ε of each.
+    pub(crate) fn flat_within(
+        &self,
+        given: &Given<'_, f32>,
+        options: &Options,
+    ) -> Result<Vec<Peer<u64>>> {
+        self.run(given, flat(FAISS_RANGE, SKLEARN_RADIUS, options))
+    }
+
+    /// The same for the k nearest, with our distances.
+    pub(crate) fn flat_nearest(
+        &self,
+        given: &Given<'_, f32>,
+        options: &Options,
+    ) -> Result<Vec<Peer<f64>>> {
+        self.run(given, flat(FAISS, SKLEARN_BRUTE, options))
+    }
+
+    /// Multiplies a matrix of so many of the points, over and over if there are fewer, with another.
+    /// What is found is the number of multiply-adds.
+    pub(crate) fn product(
+        &self,
+        given: &Given<'_, f32>,
+        options: &Options,
+    ) -> Result<Vec<Peer<f64>>> {
+        self.run(given, options.peers.numpy.then_some((MATMUL, None)).into_iter().collect())
+    }
+
     fn run<T: Scalar, Found: FromStr>(
         &self,
         given: &Given<'_, T>,
@@ -167,6 +203,10 @@ impl Python {
                         .arg(&points.path)
                         .args([call.peer, &given.value.to_string()])
                         .arg(format!("--reps={}", given.reps));
+                    if let Some(threads) = given.threads {
+                        command.arg(format!("--threads={threads}"));
+                        command.envs(POOLS.map(|pool| (pool, threads.to_string())));
+                    }
                     if let Some(distances) = distances {
                         command.arg("--distances").arg(&distances.path);
                     }
@@ -180,16 +220,24 @@ impl Python {
     }
 }
 
+/// The peers that compare all points with all points, by products.
+fn flat(faiss: Call, sklearn: Call, options: &Options) -> Vec<(Call, Option<String>)> {
+    let calls = [(options.peers.faiss, faiss), (options.peers.sklearn, sklearn)];
+    calls.into_iter().filter(|(chosen, _)| *chosen).map(|(_, call)| (call, None)).collect()
+}
+
 /// What calls are given.
 pub(crate) struct Given<'a, T> {
     /// The name of the case.
     pub(crate) name: &'a str,
     pub(crate) data: &'a [T],
     pub(crate) dimension: usize,
-    /// ε or k.
+    /// ε or k, or the rows of a matrix.
     pub(crate) value: f64,
     /// Of the nearest ours, by which theirs are judged.
     pub(crate) distances: Option<&'a [T]>,
+    /// With how many threads calls may work: none for all.
+    pub(crate) threads: Option<usize>,
     /// Runs of which the best counts.
     pub(crate) reps: usize,
 }
@@ -202,6 +250,7 @@ impl<'a> Given<'a, f64> {
             dimension: workload.dimension(),
             value,
             distances: None,
+            threads: None,
             reps: options.peer_reps,
         }
     }
@@ -220,6 +269,9 @@ impl<T: Scalar> Given<'_, T> {
 /// What OpenBLAS reads to choose its kernels and their blocks. Left alone it finds out by itself; an
 /// environment that names an older processor for all programs would hold the peers back.
 const CHOOSES_KERNELS: [&str; 2] = ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"];
+
+/// What pools of threads read when they are loaded.
+const POOLS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// A script for an interpreter to run.
 fn script(interpreter: &Path, text: &str) -> Command {
