@@ -1,12 +1,13 @@
-"""Times scipy, scikit-learn, pykdtree and FAISS on points that nearjoin-bench wrote.
+"""Times scipy, scikit-learn, pykdtree, FAISS and products in numpy on points that nearjoin-bench wrote.
 
-usage: peers.py FILE POINTS DIMENSION PEER VALUE [--reps R] [--distances FILE]
+usage: peers.py POINTS.npy PEER VALUE [--reps R] [--threads T] [--distances DISTANCES.npy]
 
-FILE holds little-endian f64, row-major. PEER is one of WITHIN, and VALUE then ε, or one of
-NEAREST, and VALUE then k. Prints a JSON object: the best time in seconds with the tree's build
+PEER is one of WITHIN, and VALUE then ε, or one of NEAREST, and VALUE then k, or matmul, and VALUE
+then the rows of a matrix. Prints a JSON object: the best time in seconds with the tree's build
 included, and what was found. For ε that is the ordered pairs, no point with itself; for k the
-largest share by which a distance differs from those of --distances, of the same layout, k to
-a row. Freeing an answer is outside the time.
+largest share by which a distance differs from those of --distances, k to a row; for a matrix the
+multiply-adds. Freeing an answer is outside the time. Without T threads are all that there are; with
+it, the environment must tell the pools that are made when libraries are loaded.
 """
 
 import argparse
@@ -14,6 +15,10 @@ import json
 import time
 
 import numpy as np
+
+
+# How many threads calls are asked for: -1 for all.
+THREADS = -1
 
 
 def query_pairs(points, eps):
@@ -27,21 +32,31 @@ def query_ball_point(points, eps):
     """A Python list for each point, on all cores."""
     from scipy.spatial import cKDTree
 
-    return cKDTree(points).query_ball_point(points, eps, workers=-1, return_length=False)
+    return cKDTree(points).query_ball_point(points, eps, workers=THREADS, return_length=False)
 
 
 def sklearn_graph(points, eps):
     """A sparse matrix, on all cores."""
     from sklearn.neighbors import radius_neighbors_graph
 
-    return radius_neighbors_graph(points, eps, mode="connectivity", n_jobs=-1)
+    return radius_neighbors_graph(points, eps, mode="connectivity", n_jobs=THREADS)
+
+
+def sklearn_radius(points, eps):
+    """An array of ids for each point."""
+    from sklearn.neighbors import NearestNeighbors
+
+    model = NearestNeighbors(radius=eps, algorithm="brute", n_jobs=THREADS).fit(points)
+    return model.radius_neighbors(points, return_distance=False)
 
 
 def faiss_flat(points):
     """Points in f32, which is all that it has, and what compares with all of them, on all cores."""
     import faiss
 
-    points = points.astype(np.float32)
+    if THREADS > 0:
+        faiss.omp_set_num_threads(THREADS)
+    points = points.astype(np.float32, copy=False)
     index = faiss.IndexFlatL2(points.shape[1])
     index.add(points)
     return points, index
@@ -58,6 +73,7 @@ WITHIN = {
     "query-pairs": (query_pairs, lambda found, n: 2 * len(found)),
     "query-ball-point": (query_ball_point, lambda found, n: sum(map(len, found)) - n),
     "sklearn-graph": (sklearn_graph, lambda found, n: found.nnz),
+    "sklearn-radius": (sklearn_radius, lambda found, n: sum(map(len, found)) - n),
     "faiss-range": (faiss_range, lambda found, n: len(found[2]) - n),
 }
 
@@ -70,7 +86,7 @@ def scipy_query(points, k):
     """As people call it, on all cores."""
     from scipy.spatial import cKDTree
 
-    return None, *cKDTree(points).query(points, k + 1, workers=-1)
+    return None, *cKDTree(points).query(points, k + 1, workers=THREADS)
 
 
 def quick_tree(points):
@@ -83,7 +99,7 @@ def quick_tree(points):
 def scipy_tree_order(points, k):
     """Queries in the order of the leaves find in the cache what the last one left there."""
     tree = quick_tree(points)
-    return tree.indices, *tree.query(points[tree.indices], k + 1, workers=-1)
+    return tree.indices, *tree.query(points[tree.indices], k + 1, workers=THREADS)
 
 
 def pykdtree_query(points, k):
@@ -104,7 +120,7 @@ def pykdtree_tree_order(points, k):
 def sklearn_nearest(points, k, algorithm):
     from sklearn.neighbors import NearestNeighbors
 
-    model = NearestNeighbors(n_neighbors=k + 1, algorithm=algorithm, n_jobs=-1)
+    model = NearestNeighbors(n_neighbors=k + 1, algorithm=algorithm, n_jobs=THREADS)
     return None, *model.fit(points).kneighbors(points)
 
 
@@ -125,6 +141,15 @@ NEAREST = {
 }
 
 
+def matmul(points, rows):
+    """What multiplies points, over and over if there are fewer, with others, into one matrix."""
+    left = np.resize(points, (rows, points.shape[1]))
+    # Of the same memory, numpy would compute only half.
+    right = np.ascontiguousarray(left.T)
+    product = np.empty((rows, rows), points.dtype)
+    return lambda: np.matmul(left, right, out=product)
+
+
 def difference(found, expected):
     """The largest share by which a distance differs. Rows begin with the point itself."""
     order, distances, _ = found
@@ -142,27 +167,33 @@ def difference(found, expected):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file")
-    parser.add_argument("points", type=int)
-    parser.add_argument("dimension", type=int)
-    parser.add_argument("peer", choices=[*WITHIN, *NEAREST])
+    parser.add_argument("points")
+    parser.add_argument("peer", choices=[*WITHIN, *NEAREST, "matmul"])
     parser.add_argument("value", type=float)
     parser.add_argument("--reps", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=-1)
     parser.add_argument("--distances")
     args = parser.parse_args()
+    global THREADS
+    THREADS = args.threads
 
-    points = np.fromfile(args.file, dtype="<f8").reshape(args.points, args.dimension)
+    points = np.load(args.points)
     if args.peer in WITHIN:
         call, ordered_pairs = WITHIN[args.peer]
         value = args.value
-        judge = lambda found: int(ordered_pairs(found, args.points))
-    else:
+        judge = lambda found: int(ordered_pairs(found, len(points)))
+    elif args.peer in NEAREST:
         call = NEAREST[args.peer]
         value = int(args.value)
-        expected = np.fromfile(args.distances, dtype="<f8").reshape(args.points, value)
+        expected = np.load(args.distances)
         judge = lambda found: difference(found, expected)
+    else:
+        product = matmul(points, int(args.value))
+        call = lambda points, value: product()
+        value = None
+        judge = lambda found: found.size * points.shape[1]
 
-    # Imports and thread pools are not part of the time.
+    # Imports, thread pools and first pages are not part of the time.
     call(points[:100], value)
     best = None
     for _ in range(args.reps):

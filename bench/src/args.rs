@@ -27,8 +27,10 @@ sections (default: --compare)
   --cores           nearjoin on the cases of the ε-join with 1, 2, 4, … threads: seconds,
                     speed-up, and the shares of plan and index; a count, a CSR, a sorted CSR
                     and the 8 nearest
-  --product         both joins by matrix products, 50,000 points in 32, 100 and 384 dimensions; with
-                    --points N, so many
+  --product         both joins by matrix products, by brute force and by auto, 50,000 points in 32,
+                    100 and 384 dimensions, with 1, 2 and all threads; in 100 of them beside
+                    FAISS, scikit-learn and the rate of products in numpy; with --points N, so
+                    many
   --crossover       both joins by every strategy and by auto, in 4 to 64 dimensions, points spread
                     in all of them and in few; with --points N, so many
   --adversarial     KNN-join: nearjoin on points made to defeat an index, beside uniform ones
@@ -88,11 +90,12 @@ options
   --no-check        on a GPU: do not compare with the CPU's answer
   --quick           on a GPU: --points 1e5 --reps 2
   --peers a,b       of kiddo, scipy, sklearn, rstar (ε-join), pykdtree (KNN-join), faiss (many
-                    dimensions) and cupy (--gpu-knn), or none (default: all)
+                    dimensions), numpy (--product), cupy (--gpu-knn, --gpu-product) and torch
+                    (--gpu-product), or none (default: all)
   --peer-reps R     runs of each peer of which the best counts (default 1)
   --slow-peers      also run the peers that take very long on a case
   --python PATH     the interpreter with numpy, scipy, scikit-learn, pykdtree and faiss-cpu, or
-                    with numpy and cupy (default python3)
+                    with numpy, cupy and torch (default python3)
   --record FILE.md  also write the tables and the machine to a file
   --once CASE       one call on one case in this process, as one line of numbers
   --touch BYTES     touches so much fresh memory and prints the seconds
@@ -155,7 +158,9 @@ pub(crate) struct Peers {
     pub(crate) sklearn: bool,
     pub(crate) pykdtree: bool,
     pub(crate) faiss: bool,
+    pub(crate) numpy: bool,
     pub(crate) cupy: bool,
+    pub(crate) torch: bool,
 }
 
 impl Peers {
@@ -166,7 +171,9 @@ impl Peers {
         sklearn: true,
         pykdtree: true,
         faiss: true,
+        numpy: true,
         cupy: true,
+        torch: true,
     };
 }
 
@@ -325,10 +332,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, S
     }
     if options.on_gpu() {
         // The times of others are constants of the tables.
-        let asked = [Section::GpuKnn, Section::GpuProduct];
-        let cupy =
-            options.peers.cupy && options.sections.iter().any(|section| asked.contains(section));
-        options.peers = Peers { cupy, ..Peers::default() };
+        let has = |section| options.sections.contains(&section);
+        let cupy = options.peers.cupy && (has(Section::GpuKnn) || has(Section::GpuProduct));
+        let torch = options.peers.torch && has(Section::GpuProduct);
+        options.peers = Peers { cupy, torch, ..Peers::default() };
     }
     let known = options.case_names();
     if let Some(name) =
@@ -366,9 +373,11 @@ fn peers(list: &str) -> Result<Peers, String> {
             "sklearn" => peers.sklearn = true,
             "pykdtree" => peers.pykdtree = true,
             "faiss" => peers.faiss = true,
+            "numpy" => peers.numpy = true,
             "cupy" => peers.cupy = true,
+            "torch" => peers.torch = true,
             _ => {
-                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, cupy";
+                let known = "kiddo, rstar, scipy, sklearn, pykdtree, faiss, numpy, cupy, torch";
                 return Err(format!("no peer {name:?}; there are {known}"));
             }
         }
@@ -441,6 +450,8 @@ mod tests {
         let options = parsed("--gpu-knn --cases few3-k8").unwrap();
         assert!(options.on_gpu() && options.has_case("few3-k8"));
         assert_eq!(options.peers, Peers { cupy: true, ..Peers::default() });
+        let options = parsed("--gpu-product --peers torch").unwrap();
+        assert_eq!(options.peers, Peers { torch: true, ..Peers::default() });
     }
 
     #[test]

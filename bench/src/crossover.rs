@@ -20,7 +20,7 @@ use crate::table::{Table, grouped, milliseconds, times};
 const POINTS: [usize; 2] = [20_000, 100_000];
 const DIMENSIONS: [usize; 8] = [4, 6, 9, 12, 16, 24, 32, 64];
 /// The nearest that are asked for.
-const K: usize = 10;
+pub(crate) const K: usize = 10;
 /// A strategy that takes so many times as long as the best is not asked for more dimensions.
 const HOPELESS: f64 = 50.0;
 /// The noise of points that lie near a plane, beside their spread in it.
@@ -28,7 +28,7 @@ const NOISE: f32 = 0.01;
 
 /// How points are spread.
 #[derive(Clone, Copy, Debug)]
-enum Spread {
+pub(crate) enum Spread {
     Law(Law),
     /// Normal in so many dimensions, and a little in all the others: as what is measured or learnt
     /// often is.
@@ -44,7 +44,7 @@ const SPREADS: [(&str, Spread); 5] = [
 ];
 
 impl Spread {
-    fn draw(self, points: usize, dimension: usize) -> Vec<f32> {
+    pub(crate) fn draw(self, points: usize, dimension: usize) -> Vec<f32> {
         let inner = match self {
             Spread::Law(law) => return draw(law, points, dimension),
             Spread::Inner(inner) => inner,
@@ -63,16 +63,16 @@ impl Spread {
 
 /// What is asked of points, and its name.
 #[derive(Clone, Copy, Debug)]
-enum Ask {
+pub(crate) enum Ask {
     Count,
     Rows,
     Nearest,
 }
 
 impl Ask {
-    const ALL: [Ask; 3] = [Ask::Count, Ask::Rows, Ask::Nearest];
+    pub(crate) const ALL: [Ask; 3] = [Ask::Count, Ask::Rows, Ask::Nearest];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Ask::Count => "count",
             Ask::Rows => "CSR",

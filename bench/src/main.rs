@@ -85,7 +85,7 @@ fn run(options: Options) -> Result<bool> {
             (Section::Scaling, _) => (epsilon::scaling::run(&options)?, true),
             (Section::Adversarial, _) => (knn::adversarial::run(&options)?, true),
             (Section::Cores, _) => (cores::run(&options)?, true),
-            (Section::Product, _) => (product::run(&options)?, true),
+            (Section::Product, _) => product::run(&options, &python)?,
             (Section::Crossover, _) => {
                 let target = Target::new(&options)?;
                 (crossover::run(&target, Device::Cpu, &options)?, true)

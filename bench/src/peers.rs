@@ -1,10 +1,12 @@
 //! The other engines: which run on a case, and what they took.
 
 mod kiddo;
+mod npy;
 mod python;
 mod rstar;
 
-pub(crate) use python::{Python, outcome};
+pub(crate) use npy::Npy;
+pub(crate) use python::{FLAT, Given, Python, outcome};
 
 use crate::Result;
 use crate::args::Options;

@@ -1,7 +1,7 @@
 //! The KNN-join on the CPU, on a GPU and on both.
 
 pub(crate) mod cases;
-pub(super) mod measure;
+pub(crate) mod measure;
 pub(crate) mod papers;
 pub(super) mod peers;
 

@@ -44,9 +44,6 @@ pub(crate) fn best(reps: usize, mut call: impl FnMut() -> Result<Timed>) -> Resu
     Ok(best)
 }
 
-/// A call that takes longer is made once: its first counts.
-const SLOW: Duration = Duration::from_millis(500);
-
 /// A way to run a join, and its best call.
 pub(crate) struct Engine<J> {
     pub(crate) join: J,
@@ -63,18 +60,31 @@ impl<J> Engine<J> {
     }
 }
 
+/// A call that takes longer is made once, unless it is said otherwise.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// The best of some calls of every engine, in turn, so that all meet the same machine.
 pub(crate) fn in_turn<J>(
+    reps: usize,
+    engines: &mut [Engine<J>],
+    call: impl FnMut(&J) -> Result<Timed>,
+) -> Result<()> {
+    in_turn_unless(SLOW, reps, engines, call)
+}
+
+/// The same, where one that takes longer than `slow` is called once: its first call counts.
+pub(crate) fn in_turn_unless<J>(
+    slow: Duration,
     reps: usize,
     engines: &mut [Engine<J>],
     mut call: impl FnMut(&J) -> Result<Timed>,
 ) -> Result<()> {
     for engine in &mut *engines {
-        engine.best = Some(call(&engine.join)?).filter(|first| first.time > SLOW);
+        engine.best = Some(call(&engine.join)?).filter(|first| first.time > slow);
     }
     for _ in 0..reps {
         for engine in &mut *engines {
-            if engine.best.as_ref().is_some_and(|best| best.time > SLOW) {
+            if engine.best.as_ref().is_some_and(|best| best.time > slow) {
                 continue;
             }
             let timed = call(&engine.join)?;

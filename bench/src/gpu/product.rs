@@ -8,12 +8,12 @@ use nearjoin::gpu::GpuOptions;
 use nearjoin::{EpsJoin, Points, Strategy};
 
 use super::data::{Law, draw};
-use super::knn::peers::{Npy, versions_of};
+use super::knn::peers::versions_of;
 use super::measure::{Timed, best, count, degrees, fresh, reused};
 use super::{Failures, Target};
 use crate::Result;
 use crate::args::Options;
-use crate::peers::{Outcome, outcome};
+use crate::peers::{Npy, Outcome, outcome};
 use crate::table::{Table, grouped, milliseconds, times};
 
 const SCRIPT: &str = include_str!("../../gpu_product_peers.py");
@@ -44,7 +44,7 @@ const NEIGHBORS: [f64; 2] = [1.0, 10.0];
 /// The section.
 pub(super) fn run(target: &Target, options: &Options) -> Result<(String, bool)> {
     let python = &options.python;
-    let torch = match options.peers.cupy {
+    let torch = match options.peers.torch {
         true => versions_of(python, SCRIPT),
         false => Err("not asked for".into()),
     };

@@ -1,17 +1,17 @@
-//! scipy, scikit-learn, pykdtree and FAISS, through one script that an interpreter runs.
+//! scipy, scikit-learn, pykdtree, FAISS and numpy, through one script that an interpreter runs.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use super::{Answer, Outcome, Peer, Timed, too_large};
+use nearjoin::Scalar;
+
+use super::{Answer, Npy, Outcome, Peer, Timed, too_large};
 use crate::Result;
-use crate::args::Options;
+use crate::args::{Options, Peers};
 use crate::table::grouped;
-use crate::workload::{Nearest, Within, Workload};
+use crate::workload::{Ask, Nearest, Within, Workload};
 
 const SCRIPT: &str = include_str!("../../peers.py");
 /// The script does without any of these but numpy; what is absent is said.
@@ -22,7 +22,11 @@ def found(name):
     try: return f'{name} {version(name)}'
     except PackageNotFoundError: return f'no {name}'
 names = ['numpy', 'scipy', 'scikit-learn', 'pykdtree', 'faiss-cpu']
-print(', '.join([f'Python {platform.python_version()}', *map(found, names)]))";
+print(', '.join([f'Python {platform.python_version()}', *map(found, names)]), end='')
+try: from threadpoolctl import threadpool_info
+except ImportError: threadpool_info = list
+blas = [library for library in threadpool_info() if library['user_api'] == 'blas']
+print(*(f\"; numpy's BLAS: {x['internal_api']} {x['version']} for {x.get('architecture')}\" for x in blas))";
 const INSTALL: &str = "python3 -m venv .venv && \
      .venv/bin/pip install numpy scipy scikit-learn pykdtree faiss-cpu; then --python .venv/bin/python";
 
@@ -64,6 +68,12 @@ const SKLEARN_BRUTE: Call = Call { name: "scikit-learn brute", peer: "sklearn-br
 const FAISS_RANGE: Call = Call { name: "FAISS flat", peer: "faiss-range" };
 const FAISS: Call = Call { name: "FAISS flat", peer: "faiss" };
 
+const SKLEARN_RADIUS: Call = Call { name: "scikit-learn brute", peer: "sklearn-radius" };
+const MATMUL: Call = Call { name: "numpy", peer: "matmul" };
+
+/// What compares all points with all points by products, by the names in a table.
+pub(crate) const FLAT: [&str; 2] = [FAISS.name, SKLEARN_BRUTE.name];
+
 /// The interpreter, or why there is none.
 pub(crate) struct Python {
     interpreter: PathBuf,
@@ -74,9 +84,10 @@ impl Python {
     /// Tries the imports.
     pub(crate) fn find(options: &Options) -> Self {
         let interpreter = options.python.clone();
-        let peers = options.peers;
-        let found = if peers.scipy || peers.sklearn || peers.pykdtree || peers.faiss {
-            let output = Command::new(&interpreter).args(["-c", VERSIONS]).output();
+        let Peers { numpy, scipy, sklearn, pykdtree, faiss, .. } = options.peers;
+        let asked = numpy || scipy || sklearn || pykdtree || faiss;
+        let found = if asked {
+            let output = script(&interpreter, VERSIONS).output();
             match output {
                 Ok(output) if output.status.success() => {
                     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -111,7 +122,7 @@ impl Python {
         if options.peers.faiss && !few_dimensions(workload) {
             chosen.push((FAISS_RANGE, many));
         }
-        self.run(workload, workload.eps(), chosen, None, options)
+        self.run(&Given::of(workload, workload.eps(), options), chosen)
     }
 
     /// Runs the chosen calls on a case of the KNN-join. `distances` are ours.
@@ -136,18 +147,44 @@ impl Python {
         if options.peers.faiss && !trees {
             chosen.push((FAISS, None));
         }
-        self.run(workload, workload.k() as f64, chosen, Some(distances), options)
+        let given = Given::of(workload, workload.k() as f64, options);
+        self.run(&Given { distances: Some(distances), ..given }, chosen)
     }
 
-    fn run<Ask, Found: FromStr>(
+    /// Runs those of FAISS and scikit-learn that were chosen on points of many dimensions, for all
+    /// within ε of each.
+    pub(crate) fn flat_within(
         &self,
-        workload: &Workload<Ask>,
-        value: f64,
-        chosen: Vec<(Call, Option<String>)>,
-        distances: Option<&[f64]>,
+        given: &Given<'_, f32>,
         options: &Options,
+    ) -> Result<Vec<Peer<u64>>> {
+        self.run(given, flat(FAISS_RANGE, SKLEARN_RADIUS, options))
+    }
+
+    /// The same for the k nearest, with our distances.
+    pub(crate) fn flat_nearest(
+        &self,
+        given: &Given<'_, f32>,
+        options: &Options,
+    ) -> Result<Vec<Peer<f64>>> {
+        self.run(given, flat(FAISS, SKLEARN_BRUTE, options))
+    }
+
+    /// Multiplies a matrix of so many of the points, over and over if there are fewer, with another.
+    /// What is found is the number of multiply-adds.
+    pub(crate) fn product(
+        &self,
+        given: &Given<'_, f32>,
+        options: &Options,
+    ) -> Result<Vec<Peer<f64>>> {
+        self.run(given, options.peers.numpy.then_some((MATMUL, None)).into_iter().collect())
+    }
+
+    fn run<T: Scalar, Found: FromStr>(
+        &self,
+        given: &Given<'_, T>,
+        chosen: Vec<(Call, Option<String>)>,
     ) -> Result<Vec<Peer<Found>>> {
-        let name = workload.case.name;
         let mut files = None;
         let mut peers = Vec::new();
         for (call, skip) in chosen {
@@ -158,21 +195,18 @@ impl Python {
                 None => {
                     let (points, distances) = match &files {
                         Some(written) => written,
-                        None => files.insert((
-                            RawFile::write(name, &workload.data)?,
-                            distances
-                                .map(|ours| RawFile::write(&format!("{name}-distances"), ours))
-                                .transpose()?,
-                        )),
+                        None => files.insert(given.write()?),
                     };
-                    eprintln!("{name}: {}", call.name);
-                    let mut command = Command::new(&self.interpreter);
+                    eprintln!("{}: {}", given.name, call.name);
+                    let mut command = script(&self.interpreter, SCRIPT);
                     command
-                        .args(["-c", SCRIPT])
                         .arg(&points.path)
-                        .args([workload.points.to_string(), workload.dimension().to_string()])
-                        .args([call.peer, &value.to_string()])
-                        .arg(format!("--reps={}", options.peer_reps));
+                        .args([call.peer, &given.value.to_string()])
+                        .arg(format!("--reps={}", given.reps));
+                    if let Some(threads) = given.threads {
+                        command.arg(format!("--threads={threads}"));
+                        command.envs(POOLS.map(|pool| (pool, threads.to_string())));
+                    }
                     if let Some(distances) = distances {
                         command.arg("--distances").arg(&distances.path);
                     }
@@ -184,6 +218,69 @@ impl Python {
         }
         Ok(peers)
     }
+}
+
+/// The peers that compare all points with all points, by products.
+fn flat(faiss: Call, sklearn: Call, options: &Options) -> Vec<(Call, Option<String>)> {
+    let calls = [(options.peers.faiss, faiss), (options.peers.sklearn, sklearn)];
+    calls.into_iter().filter(|(chosen, _)| *chosen).map(|(_, call)| (call, None)).collect()
+}
+
+/// What calls are given.
+pub(crate) struct Given<'a, T> {
+    /// The name of the case.
+    pub(crate) name: &'a str,
+    pub(crate) data: &'a [T],
+    pub(crate) dimension: usize,
+    /// ε or k, or the rows of a matrix.
+    pub(crate) value: f64,
+    /// Of the nearest ours, by which theirs are judged.
+    pub(crate) distances: Option<&'a [T]>,
+    /// With how many threads calls may work: none for all.
+    pub(crate) threads: Option<usize>,
+    /// Runs of which the best counts.
+    pub(crate) reps: usize,
+}
+
+impl<'a> Given<'a, f64> {
+    fn of<A: Ask>(workload: &'a Workload<A>, value: f64, options: &Options) -> Self {
+        Given {
+            name: workload.case.name,
+            data: &workload.data,
+            dimension: workload.dimension(),
+            value,
+            distances: None,
+            threads: None,
+            reps: options.peer_reps,
+        }
+    }
+}
+
+impl<T: Scalar> Given<'_, T> {
+    /// The points, and our distances.
+    fn write(&self) -> Result<(Npy, Option<Npy>)> {
+        let points = Npy::write(self.name, self.data, self.dimension)?;
+        let name = format!("{}-distances", self.name);
+        let distances = self.distances.map(|ours| Npy::write(&name, ours, self.value as usize));
+        Ok((points, distances.transpose()?))
+    }
+}
+
+/// What OpenBLAS reads to choose its kernels and their blocks. Left alone it finds out by itself; an
+/// environment that names an older processor for all programs would hold the peers back.
+const CHOOSES_KERNELS: [&str; 2] = ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"];
+
+/// What pools of threads read when they are loaded.
+const POOLS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+
+/// A script for an interpreter to run.
+fn script(interpreter: &Path, text: &str) -> Command {
+    let mut command = Command::new(interpreter);
+    for name in CHOOSES_KERNELS {
+        command.env_remove(name);
+    }
+    command.args(["-c", text]);
+    command
 }
 
 /// Runs a script for one call: a process each, so that one that runs out of memory takes no
@@ -219,30 +316,6 @@ impl fmt::Display for Python {
 fn json_number<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":"))?;
     rest.split([',', '}']).next().map(str::trim)
-}
-
-/// Numbers as little-endian f64, for as long as this value lives.
-struct RawFile {
-    path: PathBuf,
-}
-
-impl RawFile {
-    fn write(name: &str, numbers: &[f64]) -> Result<Self> {
-        let name = format!("nearjoin-bench-{name}-{}.f64", std::process::id());
-        let file = RawFile { path: std::env::temp_dir().join(name) };
-        let mut out = BufWriter::new(File::create(&file.path)?);
-        for x in numbers {
-            out.write_all(&x.to_le_bytes())?;
-        }
-        out.flush()?;
-        Ok(file)
-    }
-}
-
-impl Drop for RawFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use nearjoin::{Device, KnnJoin, Strategy};
 use super::super::data::Law;
 use super::super::knn::cases::{Case, law, shape};
 use super::super::knn::measure::{call, same};
-use super::super::knn::peers::{Cupy, Npy};
+use super::super::knn::peers::Cupy;
 use super::super::measure::{Timed, best};
 use super::super::{Failures, Target};
 use super::SCRIPT;
 use crate::Result;
 use crate::args::Options;
-use crate::peers::{Outcome, outcome};
+use crate::peers::{Npy, Outcome, outcome};
 use crate::table::{Table, grouped, milliseconds, times};
 use crate::workload::Shape;
 
