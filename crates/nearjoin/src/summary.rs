@@ -18,8 +18,9 @@ use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
-/// Dimensions from which on nothing is known of boxes without a try.
-const MANY: usize = 16;
+/// Dimensions from which on nothing is known of boxes without a try, and matrix products are weighed: with
+/// fewer they are never the fastest.
+pub(crate) const MANY_DIMS: usize = 9;
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +184,7 @@ impl Summary {
             pruning: None,
         };
         // In many dimensions only a try tells whether boxes are any good within ε, either.
-        let tried = effort.nearest.or((dim >= MANY && effort.ordered > 0).then_some(1));
+        let tried = effort.nearest.or((dim >= MANY_DIMS && effort.ordered > 0).then_some(1));
         let nearest = match effort.nearest {
             Some(_) => *threshold,
             None => Threshold::none(threshold.metric, threshold.scale),

@@ -7,7 +7,7 @@ use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
 use crate::metric::Metric;
 use crate::options::Strategy;
-use crate::summary::Summary;
+use crate::summary::{MANY_DIMS, Summary};
 
 /// The most dimensions a grid indexes.
 const MAX_AXES: usize = 6;
@@ -105,17 +105,21 @@ pub(super) fn alternatives(
     all
 }
 
-/// A product, where distances are roots of sums of squares; at ε = 0 they are not. It is not weighed for
-/// few dimensions.
+/// Whether products are weighed: where distances are roots of sums of squares, which at ε = 0 they are not;
+/// and not for few dimensions, unless they are wanted by name.
+pub(super) fn weighs_products(summary: &Summary, wanted: Strategy) -> bool {
+    let many = wanted == Strategy::Product || summary.dim >= MANY_DIMS;
+    many && summary.metric == Metric::L2
+}
+
+/// All points with all points, by products.
 fn product(
     summary: &Summary,
     neighbors: f64,
     wanted: Strategy,
     multiplier: Multiplier,
 ) -> Option<Alternative> {
-    let is_possible = summary.metric == Metric::L2;
-    let is_weighed = wanted == Strategy::Product || summary.dim >= estimate::PRODUCT_DIMS;
-    (is_possible && is_weighed).then(|| Alternative {
+    weighs_products(summary, wanted).then(|| Alternative {
         strategy: Strategy::Product,
         cost: estimate::product(summary, multiplier, neighbors),
         detail: Detail::Product { neighbors },

@@ -16,12 +16,10 @@ use crate::summary::Summary;
 /// One distance test, and what each dimension adds.
 const TEST: f64 = 0.08;
 const TEST_PER_DIM: f64 = 0.03;
-/// One product, and what each dimension adds; rounding a query for it, per dimension. Fewer
-/// dimensions than these are never worth it.
+/// One product, and what each dimension adds; rounding a query for it, per dimension.
 const PRODUCT: f64 = 0.06;
 const PRODUCT_PER_DIM: f64 = 0.01;
 const ROUND_PER_DIM: f64 = 5.0;
-pub(crate) const PRODUCT_DIMS: usize = 16;
 /// What a dimension adds where pairs of numbers are multiplied, as a part of that: in lanes, and in tiles.
 const IN_LANES: f64 = 0.5;
 const IN_TILES: f64 = 0.1;

@@ -1,11 +1,10 @@
 //! The strategies of the KNN-join, and what they cost.
 
 use super::budget::panels_bytes;
-use super::choose::{Alternative, Detail, sort};
-use super::estimate::{Cost, Multiplier, PRODUCT_DIMS, Sharing, ball, products};
+use super::choose::{Alternative, Detail, sort, weighs_products};
+use super::estimate::{Cost, Multiplier, Sharing, ball, products};
 use super::index_cost;
 use crate::index::{rings, tree};
-use crate::metric::Metric;
 use crate::options::Strategy;
 use crate::summary::{Pruning, Summary};
 
@@ -27,7 +26,7 @@ const LOAD_PER_DIM: f64 = 0.3;
 /// The same for a candidate that has a score, and one that goes on the shortlist.
 const SCORE: f64 = 0.1;
 const SCORE_PER_DIM: f64 = 0.0145;
-const LISTED: f64 = 20.0;
+const LISTED: f64 = 60.0;
 /// Bytes that the shortlists of a unit may take.
 const SHORTLISTS: u64 = 1 << 26;
 /// Tests of a grid for each of a tree, or for each point in cells that touch a ball.
@@ -85,8 +84,7 @@ pub(super) fn alternatives(
             detail: Detail::Brute,
         },
     ];
-    if summary.metric == Metric::L2 && (wanted == Strategy::Product || summary.dim >= PRODUCT_DIMS)
-    {
+    if weighs_products(summary, wanted) {
         let listed = passed * LISTED + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
         let per_query =
             products(summary, multiplier, k_of_all, (SCORE, SCORE_PER_DIM)) + listed + QUERY;
@@ -206,6 +204,7 @@ pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::Metric;
     use crate::summary::tests::summary;
 
     #[test]
