@@ -37,6 +37,8 @@ struct Held {
     float4 sums[WARP];
     u32 count;
 };
+static_assert(SHARED_BYTES + SWEEP_BYTES + THREADS / WARP * sizeof(Held) <= MOST_SHARED,
+              "a block fits the shared memory of every device");
 
 // Appends what a warp holds back to the list. What finds no room is lost, but counted: the host sees
 // that, and asks again for less at a time.
@@ -152,32 +154,36 @@ __device__ __forceinline__ u32 scrambled(u32 x) {
 // A number of 16 bits: of a size, or of any size, and of either sign where that is asked for.
 __device__ __forceinline__ u32 operand(u32 kind, u32 side, u32 line, u32 k) {
     u32 random = scrambled(((blockIdx.x * 2 + side) * 16 + line) * 16 * CHAIN + k);
-    u32 sign = kind == 0 || kind == 3 ? 0 : random & 0x8000u, digits = random >> 16 & 0x3ffu;
+    bool positive = kind == 0 || kind == 3 || kind == 5;
+    u32 sign = positive ? 0 : random & 0x8000u, digits = random >> 16 & 0x3ffu;
     if (kind == 4) return sign | digits;
-    u32 exponent = kind == 1 ? 1 + (random >> 26) % 27 : 14;
+    u32 exponent = kind == 1 ? 1 + (random >> 26) % 27 : kind == 5 && k >= 16 ? 8 : 14;
     return sign | exponent << 10 | digits;
 }
 
-// The largest error of sums, in 2⁻²³ of all magnitudes that went into them for each addition.
+// The largest error of sums, as a part of what they may err by: for each addition, 2⁻²³ of all magnitudes that
+// have gone into them by then.
 //
 //     for each of some kinds of numbers: positive, of any size, of either sign, such that the sum is
-//     about 0, subnormal
+//     about 0, subnormal, a few large ones before small ones
 //         a chain of products, as a filter makes it; the same in double precision; how far apart are they?
 KERNEL(check_units)(u32* worst) {
-    u32 kind = blockIdx.x % 5, l = lane();
+    u32 kind = blockIdx.x % 6, l = lane();
     float sums[4];
-    double exact[4], sizes[4];
+    double exact[4], allowed[4];
     for (u32 e = 0; e < 4; e++) {
         u32 row = l / 4 + e / 2 * 8, column = l % 4 * 2 + e % 2;
-        double sum = 0.0, size = 0.0;
+        double sum = 0.0, sizes = 0.0;
         for (u32 k = 0; k < 16 * CHAIN; k++) {
             double x = (double)float_of(operand(kind, 0, row, k)), y = (double)float_of(operand(kind, 1, column, k));
             sum = __fma_rn(x, y, sum);
-            size += fabs(__dmul_rn(x, y));
+            // As often as there are steps from its own on.
+            sizes += fabs(__dmul_rn(x, y)) * (double)(CHAIN - k / 16);
         }
         sums[e] = __double2float_rn(kind == 2 ? 0.0 : -sum * (kind == 3 ? 1.0 : 0.5));
         exact[e] = sum + (double)sums[e];
-        sizes[e] = size + fabs((double)sums[e]);
+        // Sixteen products and what was there before, in each step.
+        allowed[e] = (sizes + fabs((double)sums[e]) * CHAIN) * 17.0 * 1.1920928955078125e-7;
     }
     for (u32 at = 0; at < CHAIN; at++) {
         u32 a[4], b[2];
@@ -192,7 +198,7 @@ KERNEL(check_units)(u32* worst) {
         mma_f16(sums, a, b);
     }
     for (u32 e = 0; e < 4; e++) {
-        double off = fabs((double)sums[e] - exact[e]) / (sizes[e] * (17.0 * CHAIN) * 1.1920928955078125e-7);
+        double off = fabs((double)sums[e] - exact[e]) / allowed[e];
         // What is no number is beyond all of them.
         float ratio = off <= 1e30 ? __double2float_rn(off) : 1e30f;
         atomicMax(worst, __float_as_uint(ratio));

@@ -40,6 +40,10 @@
 #define SHARED_BYTES (KEPT + STAGES * LINES * PITCH)
 // Tiles whose numbers of columns are in shared memory: one is on its way while another is looked at.
 #define TILES (STAGES + 1)
+// Bytes that a sweep declares beside that, and the most that a block has on any device with matrix units: 99 KiB
+// on those for desktops, more on others.
+#define SWEEP_BYTES (SIDE * 4u + 2u * TILES * SIDE * 4u)
+#define MOST_SHARED (99u * 1024u)
 
 // Every member has eight bytes.
 struct Matrix {

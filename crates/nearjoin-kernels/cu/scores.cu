@@ -67,8 +67,9 @@ KERNEL(__launch_bounds__(THREADS, BLOCKS) best_scores)(const __grid_constant__ B
 
 // ---------------------------------------------------------------- all that are good enough
 
-// Candidates that each lane holds back, at the most; a piece of 16 × 8 may give it four.
-#define HELD 16u
+// Candidates that each lane holds back, at the most: as many as there is shared memory for. A piece of 16 × 8 may
+// give it four.
+#define HELD (RESIDENT ? 12u : 16u)
 
 // Every member has eight bytes.
 struct Listing {
@@ -96,6 +97,8 @@ struct Held {
     uint2 pairs[HELD][WARP];
     float4 sums[WARP];
 };
+static_assert(SHARED_BYTES + SWEEP_BYTES + SIDE * sizeof(float) + THREADS / WARP * sizeof(Held) <= MOST_SHARED,
+              "a block fits the shared memory of every device");
 #define FOR_ROW 0x40000000u
 #define FOR_COLUMN 0x80000000u
 // No query.

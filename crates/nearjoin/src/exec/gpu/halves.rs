@@ -20,8 +20,8 @@ use crate::scalar::Scalar;
 const SIZE: i32 = 12;
 /// Rows of which the middle is the centre of the frame.
 const SAMPLE: usize = 256;
-/// Blocks that check the model of matrix units.
-const CHECKS: u64 = 40;
+/// Blocks that check the model of matrix units: eight for each kind of numbers.
+const CHECKS: u64 = 48;
 
 /// How points become numbers of 16 bits, and which tiles multiply them.
 #[derive(Debug)]
