@@ -52,7 +52,11 @@ impl Decision {
             true => writeln!(f, "join {left} points with themselves, dimension {}", self.dim)?,
             false => writeln!(f, "join {left} × {right} points, dimension {}", self.dim)?,
         }
-        let why = if self.named { "as asked" } else { "cheapest by estimate" };
+        let why = match self.why_no_products {
+            Some(why) => why,
+            None if self.named => "as asked",
+            None => "cheapest by estimate",
+        };
         writeln!(f, "strategy {} ({why})", self.chosen.strategy)?;
         for line in self.chosen.detail.lines() {
             writeln!(f, "  {line}")?;

@@ -10,7 +10,7 @@ use crate::index::grid::{Axis, Shape};
 use crate::index::order;
 use crate::metric::Metric;
 use crate::options::Strategy;
-use crate::summary::Summary;
+use crate::summary::{MANY_DIMS, Summary};
 
 /// Queries that look for candidates together.
 const TOGETHER: f64 = 32.0;
@@ -29,8 +29,6 @@ const RUN: f64 = 40.0;
 const PRODUCT: f64 = 3.0;
 const PRODUCT_PER_DIM: f64 = 0.235;
 pub(super) const PRODUCT_START: f64 = 1e5;
-/// Dimensions in which products are weighed: with fewer, others have code that is ready-made.
-const MANY_DIMS: usize = 9;
 /// Bytes that an index takes beside its points.
 const BASE: u64 = 64 << 20;
 

@@ -34,6 +34,7 @@ pub(crate) use knn::{most_measured, scores_unit};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 
+use crate::metric::Metric;
 use crate::options::{Device, DuplicateRemoval, Options, Strategy};
 use crate::question::{Question, Within};
 use crate::summary::{Estimated, Summary};
@@ -79,6 +80,8 @@ pub(crate) struct Decision {
     pub(crate) width: usize,
     pub(crate) extents: Vec<(f64, f64)>,
     pub(crate) how: How,
+    /// Why it is not by products, where these were asked for.
+    pub(crate) why_no_products: Option<&'static str>,
     /// Why a GPU that could have been used will not be.
     pub(crate) why_no_gpu: Option<String>,
     /// What speaks for the CPU, the GPU or both, where both were weighed.
@@ -207,7 +210,27 @@ pub(crate) fn on_cpu_for(
     let mut decision =
         decision(asked, summary, host, chosen, alternatives, expected, index, how, sharing);
     decision.search_bytes = search;
+    decision.why_no_products = why_no_products(asked, &decision, summary, None);
     decision
+}
+
+/// Why a join that is asked for by products has another strategy.
+fn why_no_products(
+    asked: &Asked<'_>,
+    decision: &Decision,
+    summary: &Summary,
+    device: Option<&GpuFacts>,
+) -> Option<&'static str> {
+    let found = decision.chosen.strategy == Strategy::Product;
+    if found || asked.options.strategy != Strategy::Product {
+        return None;
+    }
+    Some(match device {
+        // Points at no distance are compared by their coordinates.
+        _ if summary.metric != Metric::L2 => "products are of use for L2 alone, with an ε above 0",
+        Some(device) if !device.matrix_units => "the gpu has no matrix units for products",
+        _ => "products are of no use where k is most of the points",
+    })
 }
 
 /// Decides how a GPU does it.
@@ -228,7 +251,11 @@ pub(crate) fn on_gpu(
     let tests = chosen.cost.tests;
     let how = OnGpu::new(asked, summary, device, &host.calibration, expected, tests);
     let (how, sharing) = (How::Gpu(how), Sharing::device(summary.left));
-    decision(asked, summary, host, (chosen, named), alternatives, expected, 0, how, sharing)
+    let chosen = (chosen, named);
+    let mut decision =
+        decision(asked, summary, host, chosen, alternatives, expected, 0, how, sharing);
+    decision.why_no_products = why_no_products(asked, &decision, summary, Some(device));
+    decision
 }
 
 /// Whether a GPU should be looked for, where the options leave it open: it is opened only then. If
@@ -315,6 +342,7 @@ fn decision(
         width: summary.width,
         extents: summary.extents.clone(),
         how,
+        why_no_products: None,
         why_no_gpu: None,
         weighed: None,
         calibration: host.calibration,
