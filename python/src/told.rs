@@ -109,6 +109,7 @@ fn of_gpu(py: Python<'_>, gpu: GpuStats) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("device", gpu.device)?;
     dict.set_item("partitions", gpu.partitions)?;
+    dict.set_item("brute_force", gpu.brute_force)?;
     dict.set_item("batches", gpu.batches)?;
     dict.set_item("splits", gpu.splits)?;
     dict.set_item("bytes_in", gpu.bytes_in)?;

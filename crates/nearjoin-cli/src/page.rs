@@ -234,6 +234,10 @@ fn on_gpu(gpu: &GpuStats) -> Vec<(&'static str, String)> {
     if gpu.partitions > 1 {
         numbers.push(("Parts that the points were cut into for it", gpu.partitions.to_string()));
     }
+    if gpu.brute_force {
+        let why = "its matrix units round otherwise than products may";
+        numbers.push(("Brute force on the GPU", why.to_string()));
+    }
     numbers.push(("Batches of the GPU", format!("{}, {} made again", gpu.batches, gpu.splits)));
     numbers.push(("To the GPU", number::bytes(gpu.bytes_in)));
     numbers.push(("From the GPU", number::bytes(gpu.bytes_out)));

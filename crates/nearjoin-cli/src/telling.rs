@@ -213,8 +213,12 @@ fn on_gpu(gpu: &GpuStats) -> String {
         0 | 1 => String::new(),
         parts => format!("points in {parts} parts, "),
     };
+    let how = match gpu.brute_force {
+        true => "by brute force, its matrix units round otherwise than products may; ",
+        false => "",
+    };
     format!(
-        "{}: {parts}{} batches, {} of them made again; {} to it, {} from it",
+        "{}: {how}{parts}{} batches, {} of them made again; {} to it, {} from it",
         gpu.device,
         gpu.batches,
         gpu.splits,

@@ -77,6 +77,9 @@ pub struct GpuStats {
     pub schedule: Schedule,
     /// Parts that the points were cut into because the device could not hold them at once.
     pub partitions: usize,
+    /// Whether every pair was measured in place of products: the matrix units of the device do not round as
+    /// the proof of products has it.
+    pub brute_force: bool,
     /// Batches that the rows of the answer were made in.
     pub batches: usize,
     /// Pieces of work that had to be done again, because what they found was more than their list had
@@ -99,6 +102,7 @@ impl GpuStats {
     /// Adds what was done for a part of the queries, or in another pass. How it worked is the same
     /// in all of them.
     pub fn add(&mut self, part: &GpuStats) {
+        self.brute_force |= part.brute_force;
         self.batches += part.batches;
         self.splits += part.splits;
         self.bytes_in += part.bytes_in;
@@ -163,6 +167,9 @@ impl fmt::Display for Stats {
                 gpu.batches,
                 gpu.splits
             )?;
+            if gpu.brute_force {
+                write!(f, "; by brute force, its matrix units round otherwise than products may")?;
+            }
         }
         self.hybrid.iter().try_for_each(|hybrid| write!(f, "{hybrid}"))?;
         self.ranges.iter().try_for_each(|ranges| write!(f, "{ranges}"))

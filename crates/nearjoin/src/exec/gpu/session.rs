@@ -152,10 +152,11 @@ impl<'a> Session<'a> {
     pub(super) fn take_stats(&self) -> GpuStats {
         let mut stats = self.stats();
         let device = stats.device.clone();
-        let GpuStats { cooperation, threads_per_query, schedule, partitions, .. } = *stats;
+        let GpuStats { cooperation, threads_per_query, schedule, .. } = *stats;
+        let GpuStats { partitions, brute_force, .. } = *stats;
         let fresh =
             GpuStats { device, cooperation, threads_per_query, schedule, ..Default::default() };
-        core::mem::replace(&mut stats, GpuStats { partitions, ..fresh })
+        core::mem::replace(&mut stats, GpuStats { partitions, brute_force, ..fresh })
     }
 
     /// Enters a phase for whoever watches.
