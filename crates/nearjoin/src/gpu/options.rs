@@ -85,6 +85,8 @@ pub struct Knobs {
     pub in_order: Option<bool>,
     /// Parts that the points are cut into, as if the device could not hold them.
     pub partitions: Option<usize>,
+    /// Bytes of points that are sent at a time while others are multiplied, at the least.
+    pub sent_at_once: Option<usize>,
     /// How long after its index the device is said to be lost, when it is next looked at.
     pub lost_after: Option<Duration>,
 }

@@ -35,6 +35,8 @@ const LOOSE: f64 = 16.0;
 const LAUNCH: f64 = 4e11;
 /// Bytes of the pieces in which arrays of counts and offsets cross the bus.
 const ARRAY_CHUNK: usize = 8 << 20;
+/// Bytes of points that are sent at a time while others are multiplied, at the least.
+const SENT_AT_ONCE: usize = 16 << 20;
 /// Sizes of the pieces in which rows do. Larger ones would not all be kept for the next join.
 const CHUNKS: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Bytes of a line of the host's cache, and distance tests of a query up to which the nearest are found
@@ -120,6 +122,8 @@ pub(crate) struct OnGpu {
     batch: Option<u64>,
     /// Bytes of the device that a batch may take, three of which exist at a time.
     most_batch: u64,
+    /// Bytes of points that are sent at a time while others are multiplied, at the least.
+    pub(crate) sent_at_once: usize,
     /// Whether the CPU finishes what the device leaves when it is lost.
     pub(crate) rescue: bool,
     /// How long after its index the device is said to be lost, for tests.
@@ -182,6 +186,7 @@ impl OnGpu {
             chunk: options.chunk_bytes,
             batch: options.batch_bytes,
             most_batch: (rest / 6).max(1 << 20),
+            sent_at_once: options.knobs.sent_at_once.unwrap_or(SENT_AT_ONCE),
             rescue: asked.options.device != Device::Gpu || asked.options.rescue,
             lost_after: options.knobs.lost_after,
             rate: options.rate_limit.filter(|rate| *rate > 0.0),

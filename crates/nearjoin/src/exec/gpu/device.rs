@@ -166,6 +166,18 @@ impl Stage {
         Ok(())
     }
 
+    /// How much it holds: what [`Stage::finish_since`] leaves.
+    pub(super) fn mark(&self) -> usize {
+        self.held.borrow().len()
+    }
+
+    /// Waits for all work, and lets go of what it has come to hold since then.
+    pub(super) fn finish_since(&self, mark: usize) -> Result<()> {
+        self.wait()?;
+        self.held.borrow_mut().truncate(mark);
+        Ok(())
+    }
+
     /// Has what this stage is given from now on wait for what another one was given so far.
     pub(super) fn wait_for(&self, other: &Stage) -> Result<()> {
         self.driver.order(self.stream, other.stream)

@@ -12,6 +12,7 @@ use super::launch::{Counters, GpuJoin, Mode};
 use super::product::Products;
 use super::session::{self, Session};
 use super::slabs::Slabs;
+use super::upload::Hands;
 use crate::error::Result;
 use crate::exec::flat::Flat;
 use crate::exec::part::check_positions;
@@ -100,6 +101,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     ) -> driver::Result<Self> {
         let stage = session.stage(0);
         let products = Products::of(setup, &stage)?.map(Arc::new);
+        let brute_force = products.is_none() && matches!(setup.detail, Detail::Product { .. });
         // Of a set with itself, some are multiplied while others are on the bus.
         let sent = match setup.right.is_none() && rows.is_none() && !session.is_lane() {
             true => Sent::WhenNeeded,
@@ -109,7 +111,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
         let making = making(&session, setup.threshold.metric, setup.left.len(), rows, with);
         let (right, table) = side(&session, &stage, setup.detail, candidates, making)?;
         stage.finish()?;
-        session.record(|stats| stats.partitions = 1);
+        session.record(|stats| (stats.partitions, stats.brute_force) = (1, brute_force));
         Ok(GpuJoin {
             session,
             threshold: setup.threshold,
@@ -254,7 +256,7 @@ fn making<'a>(
         ids: rows,
         boxes: session.how.boxes,
         neighbors: session.how.expected_pairs / queries.max(1) as f64,
-        alone: session.is_lane(),
+        hands: Hands::of(session.is_lane()),
         products,
     }
 }

@@ -8,7 +8,7 @@ use super::driver::{Args, Result};
 use super::job::{self, Finder, MAX_AXES, Side, float};
 use super::product::{Halves, Products};
 use super::sort::{DIGIT, Key, Sorted, running_sums, sort_by_key};
-use super::upload;
+use super::upload::{self, Hands};
 use crate::index::{directory, grid};
 use crate::plan::Detail;
 use crate::points::Points;
@@ -59,8 +59,8 @@ pub(super) struct Making<'a> {
     pub(super) boxes: bool,
     /// Neighbours that a point is expected to have.
     pub(super) neighbors: f64,
-    /// Whether this thread brings them to the device without others.
-    pub(super) alone: bool,
+    /// Who brings them to the device.
+    pub(super) hands: Hands,
     /// How products compare them, where they do; and when they are sent then.
     pub(super) products: Option<(&'a Products, Sent)>,
 }
@@ -194,7 +194,7 @@ impl<T: Scalar> Builder<'_, T> {
         if let Some((products, sent)) = self.making.products {
             return Ok((self.halve(products, sent)?, Table::None));
         }
-        let raw = upload::points(self.stage, self.points, self.making.alone)?;
+        let raw = upload::points(self.stage, self.points, self.making.hands)?;
         let (order, table) = match shape {
             Shape::Brute => (self.identity()?, Table::None),
             Shape::Grid(shape) => self.grid(&raw, shape)?,
@@ -208,11 +208,11 @@ impl<T: Scalar> Builder<'_, T> {
         let raw = self.stage.array::<T>(self.points.as_slice().len())?;
         let halves = products.room(self.stage, self.len())?;
         if sent == Sent::AtOnce {
-            let (bus, to) = ((self.stage, self.making.alone), (self.points, &raw));
+            let (bus, to) = ((self.stage, self.making.hands), (self.points, &raw));
             products.send(bus, to, &halves, self.len())?;
         }
         let ids = match self.making.ids {
-            Some(ids) => Some(upload::words(self.stage, ids, self.making.alone)?),
+            Some(ids) => Some(upload::words(self.stage, ids, self.making.hands)?),
             None => None,
         };
         let (rows, len) = (self.identity()?, self.len());
@@ -422,7 +422,7 @@ impl<T: Scalar> Builder<'_, T> {
         };
         let ids = match &self.making.ids {
             Some(ids) => {
-                let given = upload::words(self.stage, ids, self.making.alone)?;
+                let given = upload::words(self.stage, ids, self.making.hands)?;
                 let ids = self.stage.array::<u32>(len)?;
                 let args = Args::new().u64(given.address()).u64(len as u64);
                 let args = args.u64(order.address()).u64(ids.address());

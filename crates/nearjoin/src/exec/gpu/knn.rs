@@ -31,7 +31,7 @@ use super::scores::{Scores, Shortlists};
 use super::search::{Layout, Room, Search, Side, Wants};
 use super::session::{Result, Session, Stop};
 use super::tree::{Growing, Role};
-use super::upload;
+use super::upload::{self, Hands};
 use crate::exec::part::check_positions;
 use crate::exec::pool::Pool;
 use crate::exec::{Emit, Executor, Lists, Meeting, OnDevice, Part, Request, Rows, Work};
@@ -140,7 +140,6 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         rows: Option<&[u32]>,
         role: Role,
     ) -> driver::Result<Self> {
-        session.record(|stats| stats.partitions = 1);
         let stage = session.stage(0);
         let none = Side::Rows { points: stage.array(0)?, ids: None, len: 0, halved: None };
         let scores = match setup.strategy == Strategy::Product {
@@ -148,6 +147,8 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             false => None,
         };
         stage.finish()?;
+        let brute_force = scores.is_none() && setup.strategy == Strategy::Product;
+        session.record(|stats| (stats.partitions, stats.brute_force) = (1, brute_force));
         let mut join = GpuKnn {
             session,
             arithmetic: setup.arithmetic,
@@ -174,17 +175,17 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         names: Option<&[u32]>,
         role: Role,
     ) -> driver::Result<Side<T>> {
-        let (stage, alone) = (self.session.stage(0), self.session.is_lane());
+        let (stage, hands) = (self.session.stage(0), Hands::of(self.session.is_lane()));
         let sent = size_of_val(points.as_slice()) as u64;
         self.session.record(|stats| stats.bytes_in += sent);
         let side = match self.strategy {
             Strategy::Brute | Strategy::Product => {
                 let ids = match names {
-                    Some(names) => Some(upload::words(&stage, names, alone)?),
+                    Some(names) => Some(upload::words(&stage, names, hands)?),
                     None => None,
                 };
                 let len = points.len();
-                let points = upload::points(&stage, points, alone)?;
+                let points = upload::points(&stage, points, hands)?;
                 let halved = match &self.scores {
                     Some(scores) => Some(scores.halve(&stage, &points, len)?),
                     None => None,
@@ -194,7 +195,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             _ => {
                 let (norm, extents) = (norm(self.arithmetic.metric), self.extents);
                 Side::Tree(
-                    Growing { stage: &stage, points, norm, extents, names, role, alone }.grow()?,
+                    Growing { stage: &stage, points, norm, extents, names, role, hands }.grow()?,
                 )
             }
         };
@@ -243,7 +244,7 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             let left = join.side(points, None, Role::Queries)?;
             let stage = join.session.stage(0);
             let names = match join.excludes_self {
-                true => Some(upload::words(&stage, &rows, join.session.is_lane())?),
+                true => Some(upload::words(&stage, &rows, Hands::of(join.session.is_lane()))?),
                 false => None,
             };
             stage.finish()?;
@@ -430,6 +431,11 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
         let (session, places) = (&self.session, search.left.places());
         let rooms_of = &rooms.of_stages;
         let (pairs, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+        // Lists are gone before the rooms are, whatever happens meanwhile.
+        let marks: Vec<usize> = rooms_of.iter().map(|(stage, _)| stage.mark()).collect();
+        for (stage, _) in rooms_of {
+            lists.iter().for_each(|lists| lists.held_by(stage));
+        }
         let layout = &search.layout;
         let landers = session.pool.threads().min(match (session.is_lane(), search.in_order()) {
             (true, _) => LANDING_IN_LANE,
@@ -486,8 +492,9 @@ impl<'a, T: Scalar> GpuKnn<'a, T> {
             Ok(())
         })?;
         let mut work = Work { pairs: pairs.into_inner(), ..Work::default() };
-        for (stage, room) in rooms_of {
+        for ((stage, room), mark) in rooms_of.iter().zip(marks) {
             work.tests += search.take_tests(stage, room)?;
+            stage.finish_since(mark)?;
         }
         Ok((work, stopped.into_inner()))
     }

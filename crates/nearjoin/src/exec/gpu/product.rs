@@ -13,7 +13,8 @@
 
 use core::ops::Range;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use nearjoin_kernels::{Module, Tile};
 
@@ -25,7 +26,7 @@ use super::job::{Job, Pattern, float};
 use super::launch::GpuJoin;
 use super::matrix::{Matrix, Operand, Units};
 use super::session::Result;
-use super::upload;
+use super::upload::{self, Hands};
 use crate::filter::product::Within;
 use crate::metric::Metric;
 use crate::plan::Detail;
@@ -36,15 +37,16 @@ use crate::scalar::Scalar;
 const SPARE: u64 = 8;
 const SPARE_IN_ALL: u64 = 1 << 16;
 /// The stream in which points are on the bus, and rounded, while others are multiplied (and not when there is nothing
-/// else to do: the next copies wait for that), bytes of those at the least, and pieces
-/// of them at the most; and the stream of every other piece of a matrix.
+/// else to do: the next copies wait for that), and pieces of them at the most; and the stream of every other
+/// piece of a matrix.
 const BUS: usize = URGENT;
-const SENT_AT_ONCE: usize = 16 << 20;
 const PIECES: usize = 16;
 const OTHER: usize = URGENT - 1;
 /// Pieces that the device has been given and that are not done: what one found is told late, after those that
 /// were begun meanwhile.
 const UNDER_WAY: usize = 4;
+/// How long a thread of a pool sleeps that waits for points which another one sends, and has nothing to do.
+const NAP: Duration = Duration::from_micros(50);
 /// Blocks of the kernel that decides, for each multiprocessor.
 const DECIDING: u64 = 8;
 
@@ -71,6 +73,23 @@ pub(super) struct Halves {
 impl Halves {
     pub(super) fn bytes(&self) -> usize {
         self.halved.bytes() + self.open.bytes() + self.sure.bytes()
+    }
+
+    /// How many of the points the device has; as long as this is held, nobody else sends any.
+    ///
+    /// A thread of a pool that has to wait works for the pool meanwhile: whoever sends may need it.
+    fn sent(&self) -> MutexGuard<'_, usize> {
+        loop {
+            match self.sent.try_lock() {
+                Ok(sent) => return sent,
+                Err(TryLockError::Poisoned(sent)) => return sent.into_inner(),
+                Err(TryLockError::WouldBlock) => match rayon::yield_now() {
+                    Some(rayon::Yield::Executed) => {}
+                    Some(rayon::Yield::Idle) => std::thread::sleep(NAP),
+                    None => return self.sent.lock().unwrap_or_else(PoisonError::into_inner),
+                },
+            }
+        }
     }
 
     fn operand(&self) -> Operand {
@@ -111,15 +130,15 @@ impl Products {
     }
 
     /// Sees to it that the device has the points up to a row, which ends a tile or is the last, as soon as `bus` has
-    /// done what it is given; by all threads, or by this one alone.
+    /// done what it is given.
     pub(super) fn send<T: Scalar>(
         &self,
-        (bus, alone): (&Stage, bool),
+        (bus, hands): (&Stage, Hands),
         (points, to): (Points<'_, T>, &Array<T>),
         halves: &Halves,
         until: usize,
     ) -> driver::Result<()> {
-        let mut sent = halves.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = halves.sent();
         if *sent >= until {
             return Ok(());
         }
@@ -131,7 +150,7 @@ impl Products {
         bus.hold_on(&halves.halved.sizes);
         bus.hold_on(&halves.open);
         bus.hold_on(&halves.sure);
-        upload::rows(bus, points, rows.clone(), to, alone)?;
+        upload::rows(bus, points, rows.clone(), to, hands)?;
         self.halving.halve_rows(bus, to, rows.clone(), &halves.halved)?;
         let (first, len) = (rows.start as u64, rows.len() as u64);
         let room = len.next_multiple_of(Tile::SIDE as u64);
@@ -141,7 +160,7 @@ impl Products {
         let place = |of: &Array<f32>| of.address() + first * size_of::<f32>() as u64;
         let args = args.u64(place(&halves.open)).u64(place(&halves.sure));
         bus.launch(Module::Halves(float::<T>()), "thresholds", room, args)?;
-        if alone {
+        if hands == Hands::One {
             // Others are in streams of their own, and find it done.
             bus.wait()?;
         }
@@ -162,6 +181,8 @@ impl<T: Scalar> GpuJoin<'_, T> {
         if job.query_count == 0 || job.right.len == 0 {
             return Ok(());
         }
+        // The list is of use to this call only.
+        let mark = stage.mark();
         let later = job.pattern != Pattern::Each;
         let triangle = later && job.queries == 0;
         let (list, capacity) = self.open_pairs(stage, job)?;
@@ -203,8 +224,15 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let mut waiting = self.pieces(right, &units);
         let mut lanes = vec![(stage, list, stage.array::<u64>(2)?)];
         if waiting.len() > 1 {
-            other.wait_for(stage)?;
-            lanes.push((&other, other.array(capacity as usize)?, other.array(2)?));
+            match other.array(capacity as usize) {
+                Ok(list) => {
+                    other.wait_for(stage)?;
+                    lanes.push((&other, list, other.array(2)?));
+                }
+                // One piece after the other then.
+                Err(Fault::Memory { .. }) => {}
+                Err(fault) => return Err(fault.into()),
+            }
         }
         let mut under_way: VecDeque<(Range<u64>, Box<dyn Transfer>)> = VecDeque::new();
         loop {
@@ -213,7 +241,12 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 if end < these.end {
                     waiting.push_front((end..these.end, points));
                 }
-                let (from, to) = ((&bus, self.session.is_lane()), self.right.points());
+                // Others may wait for the same points. A thread of a pool would be given their work.
+                let hands = match (self.session.is_lane(), rayon::current_thread_index()) {
+                    (false, Some(_)) => Hands::Own,
+                    (is_lane, _) => Hands::of(is_lane),
+                };
+                let (from, to) = ((&bus, hands), self.right.points());
                 products.send(from, (self.asking, to), right, points)?;
                 lanes.rotate_left(1);
                 // Whoever has sent them, if not this stream itself.
@@ -241,24 +274,25 @@ impl<T: Scalar> GpuJoin<'_, T> {
                 self.session.add(expected * here as f64 / all as f64, 0);
             }
         }
+        drop(lanes);
         other.finish()?;
-        Ok(bus.finish()?)
+        bus.finish()?;
+        Ok(stage.finish_since(mark)?)
     }
 
     /// Pieces of a matrix, and how many of its points each needs: all at once, or some after the others where
     /// these are still to be sent.
     fn pieces(&self, points: &Halves, units: &Units) -> VecDeque<(Range<u64>, usize)> {
-        let (len, sent) =
-            (self.right.len(), *points.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        let (len, sent) = (self.right.len(), *points.sent());
         if !units.triangle || sent > 0 {
             return [(0..units.count(), len)].into();
         }
         let run = Tile::SIDE * units.along as usize;
-        let most = SENT_AT_ONCE / (self.asking.dimension() * size_of::<T>());
+        let most = self.session.how.sent_at_once / (self.asking.dimension() * size_of::<T>());
         // Little at first, so that the device soon has something to do.
         let (mut pieces, mut rows, mut first, mut end) = (VecDeque::new(), most / 4, 0, 0);
         while end < len {
-            end = len.min(end + rows.max(len / PIECES).next_multiple_of(run));
+            end = len.min(end + rows.max(len / PIECES).max(1).next_multiple_of(run));
             let last = if end < len { units.among(end as u64) } else { units.count() };
             pieces.push_back((first..last, end));
             (first, rows) = (last, most.min(2 * rows));

@@ -84,6 +84,8 @@ pub(super) struct Batch<T> {
     pub(super) base: u64,
     pub(super) ids: Array<u32>,
     pub(super) distances: Option<Array<T>>,
+    /// How many neighbours each row has so far, where several threads write to it.
+    cursors: Option<Array<u32>>,
 }
 
 impl<T: Scalar> GpuJoin<'_, T> {
@@ -320,19 +322,24 @@ impl<T: Scalar> Found<'_, T> {
         // The memory of a batch is used again by the third after it, in the same stream.
         let streams = STREAMS.min(cuts.len());
         let stages: Vec<Stage> = (0..streams).map(|s| join.session.stage(s)).collect();
+        let shared =
+            self.list.is_none() && (join.session.how.shares_rows() || join.products.is_some());
         let mut memory = Vec::new();
         for stage in &stages {
-            memory.push((stage.array(largest)?, stage.array_if(self.request.distances, largest)?));
+            let distances = stage.array_if(self.request.distances, largest)?;
+            let cursors = stage.array_if(shared, join.query_count())?;
+            memory.push((stage.array(largest)?, distances, cursors));
         }
         let source = match &self.list {
             Some(list) => Source::List { list, cursors: self.cursors()? },
             None => Source::Queries(join.queries_of(&self.stage, &cuts)?),
         };
         self.stage.wait()?;
-        let make = |number: usize, memory: (Array<u32>, Option<Array<T>>)| {
+        type Memory<T> = (Array<u32>, Option<Array<T>>, Option<Array<u32>>);
+        let make = |number: usize, (ids, distances, cursors): Memory<T>| {
             let rows = cuts[number].clone();
             let base = ends[rows.start];
-            let batch = Batch { rows, base, ids: memory.0, distances: memory.1 };
+            let batch = Batch { rows, base, ids, distances, cursors };
             let stage = &stages[number % streams];
             match &source {
                 Source::Queries(queries) => self.fill(stage, &batch, queries.as_ref())?,
@@ -355,7 +362,10 @@ impl<T: Scalar> Found<'_, T> {
             join.session.record(|stats| stats.batches += 1);
             join.session.check_cancelled()?;
             if number + streams < cuts.len() {
-                ahead.push_back(make(number + streams, (batch.ids, batch.distances))?);
+                ahead.push_back(make(
+                    number + streams,
+                    (batch.ids, batch.distances, batch.cursors),
+                )?);
             }
         }
         Ok(Ok(ControlFlow::Continue(())))
@@ -386,11 +396,10 @@ impl<T: Scalar> Found<'_, T> {
         job.base = batch.base;
         job.ids = batch.ids.address();
         job.distances = batch.distances.as_ref().map_or(0, Array::address);
-        let cursors = match join.session.how.shares_rows() || join.products.is_some() {
-            true => Some(stage.zeroed::<u32>(join.query_count())?),
-            false => None,
-        };
-        job.cursors = cursors.as_ref().map_or(0, Array::address);
+        if let Some(cursors) = &batch.cursors {
+            stage.fill(cursors.piece(0..join.query_count()), 0)?;
+            job.cursors = cursors.address();
+        }
         join.run(stage, Mode::Fill, &job)
     }
 

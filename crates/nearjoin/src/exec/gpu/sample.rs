@@ -38,7 +38,9 @@ impl<T: Scalar> GpuJoin<'_, T> {
         let sampled: Vec<u32> = (0..len as u32).step_by(SAMPLED).collect();
         let queries = stage.copy_of(&sampled)?;
         let degrees = stage.array::<u32>(len)?;
-        stage.fill(degrees.piece(0..len), NOT_SAMPLED)?;
+        // Products add to sizes, and know rows by their positions.
+        let added = self.products.is_some();
+        stage.fill(degrees.piece(0..len), if added { 0 } else { NOT_SAMPLED })?;
         let mut job = self.job();
         counters.describe(&mut job);
         job.degrees = degrees.address();
@@ -48,8 +50,12 @@ impl<T: Scalar> GpuJoin<'_, T> {
         self.run(&stage, Mode::Count, &job)?;
         let rows = Mutex::new(Vec::new());
         self.session.land(&stage, &degrees, len, |start, sizes: &[u32]| {
-            let sizes = sizes.iter().enumerate().filter(|(_, size)| **size != NOT_SAMPLED);
-            let sizes = sizes.map(|(at, size)| (start + at, u64::from(*size)));
+            let sizes = sizes.iter().enumerate().map(|(at, size)| (start + at, *size));
+            let sizes = sizes.filter(|&(row, size)| match added {
+                true => row % SAMPLED == 0,
+                false => size != NOT_SAMPLED,
+            });
+            let sizes = sizes.map(|(row, size)| (row, u64::from(size)));
             rows.lock().unwrap_or_else(|e| e.into_inner()).extend(sizes);
         })?;
         let mut rows = rows.into_inner().unwrap_or_else(|e| e.into_inner());

@@ -72,6 +72,12 @@ impl Shortlists {
         words
     }
 
+    /// Has a stage hold on to them as long as it works with them.
+    pub(super) fn held_by(&self, stage: &Stage) {
+        stage.hold_on(&self.lists);
+        stage.hold_on(&self.lens);
+    }
+
     /// Pairs whose products were looked at.
     pub(super) fn tests(&self, stage: &Stage) -> driver::Result<u64> {
         Ok(stage.read(&self.tests, 0..1)?[0])

@@ -17,7 +17,7 @@ use super::device::{Array, Stage};
 use super::driver::{Args, Result};
 use super::job::float;
 use super::sort::{running_sums, sort_by_key};
-use super::upload;
+use super::upload::{self, Hands};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -71,8 +71,8 @@ pub(super) struct Growing<'a, T> {
     pub(super) names: Option<&'a [u32]>,
     /// Whether it is searched, or has the queries of a search.
     pub(super) role: Role,
-    /// Whether this thread brings the points to the device without others.
-    pub(super) alone: bool,
+    /// Who brings the points to the device.
+    pub(super) hands: Hands,
 }
 
 /// What the points of a tree are there for.
@@ -146,7 +146,7 @@ struct Ordered<T> {
 impl<T: Scalar> Growing<'_, T> {
     /// Copies the points to the device, and makes a tree of them.
     pub(super) fn grow(self) -> Result<Tree<T>> {
-        let raw = upload::points(self.stage, self.points, self.alone)?;
+        let raw = upload::points(self.stage, self.points, self.hands)?;
         let dims = self.stage.copy_of(&self.split_dims())?;
         let levels = levels_for(self.points.len());
         let ordered = match levels {
@@ -290,7 +290,7 @@ impl<T: Scalar> Growing<'_, T> {
             levels.push(self.level(slots / LEAF / FAN, numbers)?);
         }
         let names = match self.names {
-            Some(names) => Some(upload::words(stage, names, self.alone)?),
+            Some(names) => Some(upload::words(stage, names, self.hands)?),
             None => None,
         };
         let address = |array: &Option<Array<u32>>| array.as_ref().map_or(0, Array::address);

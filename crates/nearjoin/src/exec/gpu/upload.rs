@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::device::{Array, Copier, Stage};
 use super::driver::{Result, Transfer};
+use crate::exec::pool;
 use crate::memory::copy_around_cache;
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -24,14 +25,33 @@ const WAITING: usize = 2;
 /// Threads that copy, at the most: a dozen of them keep a bus of 50 GB a second busy.
 const COPYING: usize = 16;
 
+/// Who copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hands {
+    /// This thread, beside others that work.
+    One,
+    /// Threads of the pool. While it waits for them, this thread may be given something else to do.
+    Pool,
+    /// Threads that are started for it: this thread holds what others wait for, and does nothing else
+    /// meanwhile.
+    Own,
+}
+
+impl Hands {
+    /// Those of a session: one of its threads works in a lane, all elsewhere.
+    pub(super) fn of(is_lane: bool) -> Self {
+        if is_lane { Hands::One } else { Hands::Pool }
+    }
+}
+
 /// Copies points to the device.
 pub(super) fn points<T: Scalar>(
     stage: &Stage,
     points: Points<'_, T>,
-    alone: bool,
+    hands: Hands,
 ) -> Result<Array<T>> {
     let array = stage.array::<T>(points.as_slice().len())?;
-    rows(stage, points, 0..points.len(), &array, alone)?;
+    rows(stage, points, 0..points.len(), &array, hands)?;
     Ok(array)
 }
 
@@ -41,20 +61,20 @@ pub(super) fn rows<T: Scalar>(
     points: Points<'_, T>,
     rows: Range<usize>,
     to: &Array<T>,
-    alone: bool,
+    hands: Hands,
 ) -> Result<()> {
     let numbers = rows.start * points.dimension()..rows.end * points.dimension();
-    send(stage, T::as_bytes(&points.as_slice()[numbers.clone()]), to, numbers.start, alone)
+    send(stage, T::as_bytes(&points.as_slice()[numbers.clone()]), to, numbers.start, hands)
 }
 
 /// Copies numbers to the device.
-pub(super) fn words(stage: &Stage, words: &[u32], alone: bool) -> Result<Array<u32>> {
+pub(super) fn words(stage: &Stage, words: &[u32], hands: Hands) -> Result<Array<u32>> {
     let array = stage.array::<u32>(words.len())?;
-    send(stage, cast_slice(words), &array, 0, alone)?;
+    send(stage, cast_slice(words), &array, 0, hands)?;
     Ok(array)
 }
 
-/// Copies bytes to an array on the device, from one of its elements on, threads of the pool each piece
+/// Copies bytes to an array on the device, from one of its elements on, several threads each piece
 /// after piece. None waits for another: a thread that is late holds up its own piece alone, and the bus
 /// has those of the others. The last pieces are still on their way when this returns.
 fn send<V: Sync>(
@@ -62,19 +82,21 @@ fn send<V: Sync>(
     data: &[u8],
     to: &Array<V>,
     first: usize,
-    alone: bool,
+    hands: Hands,
 ) -> Result<()> {
     let piece = (data.len() / (2 * COPYING)).next_power_of_two().clamp(SMALL, PIECE);
     let sending = Sending { copier: stage.copier(), data, to, first, piece, next: 0.into() };
     let pieces = data.len().div_ceil(piece);
-    if alone || pieces <= 2 {
-        // Few pieces are done before another thread would wake.
-        stage.keep(sending.work()?);
-        return Ok(());
-    }
     let threads = rayon::current_num_threads().min(COPYING).min(pieces);
-    let sent = (0..threads).into_par_iter().with_max_len(1).map(|_| sending.work());
-    let sent: Result<Vec<_>> = sent.collect();
+    let sent: Result<Vec<_>> = match hands {
+        Hands::Pool if pieces > 2 => {
+            let sent = (0..threads).into_par_iter().with_max_len(1).map(|_| sending.work());
+            sent.collect()
+        }
+        Hands::Own if pieces > 2 => sending.by_own_threads(threads),
+        // Few pieces are done before another thread would wake.
+        _ => sending.work().map(|sent| vec![sent]),
+    };
     stage.keep(sent?.into_iter().flatten());
     Ok(())
 }
@@ -91,10 +113,28 @@ struct Sending<'a, V> {
     next: AtomicUsize,
 }
 
-impl<V> Sending<'_, V> {
+/// Pieces that are on their way.
+type Waiting = VecDeque<Box<dyn Transfer>>;
+
+impl<V: Sync> Sending<'_, V> {
+    /// Sends all pieces by so many threads, this one among them, or by fewer where the system refuses some.
+    fn by_own_threads(&self, threads: usize) -> Result<Vec<Waiting>> {
+        std::thread::scope(|scope| {
+            let start = |_| pool::spawn(scope, || self.work()).ok();
+            let others: Vec<_> = (1..threads).map_while(start).collect();
+            let mut sent = vec![self.work()];
+            // They end when no piece is left.
+            sent.extend(others.into_iter().map(|other| match other.join() {
+                Ok(sent) => sent,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            sent.into_iter().collect()
+        })
+    }
+
     /// Sends pieces until there is none left. Gives those that are on their way.
-    fn work(&self) -> Result<VecDeque<Box<dyn Transfer>>> {
-        let mut waiting = VecDeque::with_capacity(WAITING);
+    fn work(&self) -> Result<Waiting> {
+        let mut waiting = Waiting::with_capacity(WAITING);
         loop {
             let number = self.next.fetch_add(1, Relaxed);
             let Some(piece) = self.data.chunks(self.piece).nth(number) else { break };

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use nearjoin::gpu::driver::Driver;
 use nearjoin::gpu::{GpuOptions, Knobs};
 use nearjoin::sink::{Count, Degrees};
 use nearjoin::{PointsBuf, Scalar, Strategy};
 use nearjoin_simt::Simt;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rayon::prelude::*;
 
 use super::{distributions, gpu, knobs, real};
 use crate::check::{self, Case};
@@ -167,6 +169,81 @@ fn lists_that_overflow() {
     }
 }
 
+/// Points that are sent piece by piece, while those before them are multiplied; and in one stream, where there is
+/// no room for the list of another.
+#[test]
+fn points_in_pieces() {
+    let points = Data::Uniform.points::<f32>(1300, 17, 3);
+    let points = points.as_points();
+    let eps = Data::Uniform.eps(&points, &points, nearjoin::Metric::L2);
+    let knobs = |simt: &Simt| {
+        let mut knobs = knobs();
+        if !real() {
+            knobs.driver = Some(Arc::new(simt.clone()));
+        }
+        // Short lists: units of few tiles.
+        (knobs.sent_at_once, knobs.estimate) = (Some(1), Some(0.0));
+        knobs
+    };
+    let case = Case::within("in pieces", points, eps);
+    let expected = case.oracle();
+    let joins = |simt: Simt| {
+        let case = case.clone().on(&GpuOptions::new().knobs(knobs(&simt)));
+        let plan = case.plan(&|join| join.strategy(Strategy::Product)).unwrap();
+        check::check_count(&plan, &expected, &format!("{simt:?}"));
+        check::check_plain_csr(&plan, &expected, &format!("{simt:?}"));
+        simt.counts().launches
+    };
+    let launches = joins(Simt::new().lazy());
+    if real() {
+        return;
+    }
+    let at_once = Simt::new().lazy();
+    let whole = Knobs { sent_at_once: None, ..knobs(&at_once) };
+    let whole = case.clone().on(&GpuOptions::new().knobs(whole));
+    let plan = whole.plan(&|join| join.strategy(Strategy::Product)).unwrap();
+    check::check_count(&plan, &expected, "at once");
+    check::check_plain_csr(&plan, &expected, "at once");
+    assert!(launches > at_once.counts().launches + 5, "{launches} {:?}", at_once.counts());
+    let mut right = 0;
+    for n in 1..=at_once.counts().allocations {
+        let simt = Simt::new().lazy().fail_allocation(n);
+        let case = case.clone().on(&GpuOptions::new().knobs(knobs(&simt)));
+        let plan = case.plan(&|join| join.strategy(Strategy::Product)).unwrap();
+        let mut count = Count::new();
+        // Refused where nothing can be done without.
+        if plan.run(&mut count).is_ok() {
+            assert_eq!(count.pairs(), expected.pairs(), "refused at {n}");
+            right += 1;
+        }
+    }
+    // A list, which is made shorter then, and the one of the other stream.
+    assert!(right >= 2, "{right}");
+}
+
+/// Several joins over one index at once, on threads of one pool: any of them may be the one that sends the
+/// points, and threads of that pool may send them.
+#[test]
+fn joins_at_once() {
+    let points = Data::Clustered.points::<f32>(128, 4096, 3);
+    let points = points.as_points();
+    let eps = Data::Clustered.eps(&points, &points, nearjoin::Metric::L2);
+    let case = Case::within("at once", points, eps);
+    let expected = case.oracle().pairs();
+    let case = case.on(&GpuOptions::new().knobs(Knobs { sent_at_once: Some(1), ..knobs() }));
+    let plan = case.plan(&|join| join.strategy(Strategy::Product)).unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    for _ in 0..2 {
+        let index = plan.index().unwrap();
+        let count = || {
+            let mut count = Count::new();
+            index.run(&mut count).unwrap();
+            assert_eq!(count.pairs(), expected);
+        };
+        pool.install(|| (0..6).into_par_iter().with_max_len(1).for_each(|_| count()));
+    }
+}
+
 /// Devices without matrix units, with units that round otherwise than they should, and one that runs
 /// backwards.
 #[test]
@@ -187,6 +264,12 @@ fn other_devices() {
         let plan = case.plan(&|join| join.strategy(Strategy::Product)).unwrap();
         let context = format!("{simt:?}: {plan}");
         check::check_plain_csr(&plan, &case.oracle(), &context);
+        let stats = plan.run(&mut Count::new()).unwrap();
+        let rounds_otherwise = simt.properties().capability >= (8, 0) && !by_products;
+        let found = stats.gpu.as_ref().map(|gpu| gpu.brute_force);
+        assert_eq!(found, Some(rounds_otherwise), "{context}");
+        assert_eq!(stats.to_string().contains("by brute force"), rounds_otherwise, "{context}");
+        assert_eq!(context.contains("no matrix units"), !by_products && !rounds_otherwise);
         let decide = ("decide_f32".to_owned(), "decide".to_owned());
         assert_eq!(!simt.kernels_not_run().contains(&decide), by_products, "{context}");
     }
