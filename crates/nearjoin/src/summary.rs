@@ -190,7 +190,15 @@ impl Summary {
             None => Threshold::none(threshold.metric, threshold.scale),
         };
         summary.pruning = tried.and_then(|k| {
-            Pruning::sample(left, other, &nearest, &summary.extents, k, effort.boxed)
+            let wanted = pruning::Wanted {
+                threshold: &nearest,
+                k,
+                eps: effort.nearest.is_none().then_some(summary.eps),
+                extents: &summary.extents,
+                is_self: summary.is_self,
+                coordinates: effort.boxed,
+            };
+            Pruning::sample(left, other, &wanted)
         });
         summary.sample(left, other, threshold, effort);
         summary
@@ -415,6 +423,10 @@ pub(crate) mod tests {
             pruning: None,
         }
     }
+
+    /// What boxes leave of points that they cannot tell apart.
+    pub(crate) const PRUNING: Pruning =
+        Pruning { points: [512, 2048], tests: [512.0, 2048.0], k: 1, even: false, spread: 1.0 };
 
     #[test]
     fn sampled_rows_are_in_range_and_spread() {

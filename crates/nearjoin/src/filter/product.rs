@@ -24,6 +24,8 @@ use crate::scale::exponent;
 const FARTHEST: f64 = (1u64 << 40) as f64;
 /// The rounding of `f64` in whatever is said here of up to 4096 dimensions, many times.
 const TINY: f64 = 1e-11;
+/// The least part of a reach that rounding is taken to move a point by.
+const LEAST_MIX: f64 = 1e-7;
 
 /// Where points are before they are rounded: `s·x − s·c`, about 1 in size.
 #[derive(Clone, Debug)]
@@ -258,76 +260,31 @@ impl Within {
     }
 }
 
-/// Which products say that a candidate may be among the nearest of a query.
+/// What scores say of distances: which candidates may be among the nearest of a query.
 ///
-/// A candidate's score is its product with the query less half of its norm: the larger, the nearer. No
-/// candidate is rounded by more than `error`, so that its own part hangs on its norm alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Nearest {
-    summing: Summing,
-    deciding: Deciding,
-    /// The largest `ρ` of any candidate.
-    error: f64,
-}
-
-impl Nearest {
-    pub(crate) fn new<T: Scalar>(dim: usize, frame: &Frame, summing: Summing, error: f64) -> Self {
-        Nearest { summing, deciding: Deciding::new::<T>(dim, frame.scale), error }
-    }
-
-    /// What a candidate's products are compared with, beside [`limit`](Self::limit).
-    pub(crate) fn half_norm(&self, norm: f64) -> f32 {
-        ((norm / 2.0 - self.summing.of(norm, norm / 2.0)) as f32).next_down()
-    }
-
-    /// How far in the frame a candidate may be whose sum is at most this.
-    pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
-        self.deciding.reach(sum)
-    }
-
-    /// No candidate with a lower score is within `reach` of the query.
-    pub(crate) fn limit(&self, query: Rounded, reach: f64) -> f32 {
-        let far = reach + query.error + self.error;
-        let beside = query.norm / 2.0 + far * far / 2.0;
-        let least = query.norm / 2.0 - far * far / 2.0 - self.summing.of(query.norm, beside);
-        (least as f32).next_down()
-    }
-
-    /// How far in the frame a candidate may be whose sum is at most that of a candidate with this
-    /// score.
-    ///
-    /// With the errors of the product, of half the norm and of the score, `D_h ≤ n − 2·score` and 6 times
-    /// the error of both norms; that of the candidate is at most `2n + 2·D_h`.
-    pub(crate) fn reach_of(&self, query: Rounded, score: f32) -> f64 {
-        let score = f64::from(score);
-        let error = 6.0 * self.summing.with_its_own();
-        let beside = error * (3.0 * query.norm + 2.0 * score.abs()) + 6.0 * self.summing.absolute;
-        let squared = ((query.norm - 2.0 * score + beside) / (1.0 - 2.0 * error)).max(0.0);
-        let far = squared.sqrt() + query.error + self.error;
-        let sum = far * far * (1.0 + self.deciding.relative) + self.deciding.absolute;
-        self.deciding.farthest(sum)
-    }
-}
-
-/// What scores say of distances where they are computed elsewhere, for many queries at once and for both
-/// points of a pair: the numbers of `Bound` in `bound.cuh`.
-///
-/// A score is `S = P − C − C'`, so that all that is known of a point is in its `C`. With the error of the sum in
-/// `C`, [`Summing`] once for each point, `D_h` is between `−2S + (n − 2C) + (n' − 2C')`, where errors count once,
-/// and the same where they count against it.
+/// A score is a product less what is known of its points, so that the larger it is, the nearer they are. What a
+/// candidate's products are less by is a number `C'` of its own, and there are two of it: by the one no candidate
+/// is missed, and by the other none is nearer than its score says. With `e` and `q` for the errors of sums as
+/// above, `D_h ≤ n + n' − 2P` and twice the error of both points.
 ///
 /// How far rounding moves a pair, `2τρ'`, belongs to both of its points: the `τ` of the one that asks, and the
 /// `ρ'` of the other. For any `λ > 0` it is at most `λτ² + ρ'²/λ`, and hardly more where `λ` is about `ρ'/τ`. So with
 /// `R = ρ²(1 + 1/λ)`:
 ///
 /// - **No candidate is missed.** One within reach `τ` of a query has `√D_h ≤ τ + ρ + ρ'`, so `D_h ≤ T + R'` where
-///   `T = (τ + ρ)²(1 + λ)`. With `C = ½(n − R)` less its error, `D_h ≥ −2S + R + R'`: such a candidate has
-///   `S ≥ ½(R − T)`, which is of the query alone. Of a set with itself both points ask, by the same `S`.
-/// - **None is nearer than its score says.** `s²D ≤ (√D_h + ρ + ρ')² ≤ (1 + λ)D_h + 2R + 2R'`. With `C = ½n + R` and its
-///   error, `D_h ≤ −2S − 2R − 2R'`, so that `s²D ≤ −2(1 + λ)S`. The k-th best score of some candidates so bounds
-///   how far the k nearest of all are.
+///   `T = (τ + ρ)²(1 + λ)`. With `C' = ½(n' − R')` less its error, its score `P − C'` is no less than the query's limit
+///   `½(n − T)` less its own.
+/// - **None is nearer than its score says.** `s²D ≤ (√D_h + ρ + ρ')² ≤ (1 + λ)D_h + 2R + 2R'`. With `C' = ½n' + R'` and
+///   its error, `D_h ≤ n − 2(P − C') − 2R'` and twice the error of the query, so that
+///   `s²D ≤ (1 + λ)(n − 2(P − C')) + 2R` and that. The k-th best score of some candidates so bounds how far the k
+///   nearest of all are.
 ///
 /// One point that was moved far, as an outlier is, spoils its own `R` and nobody else's.
+///
+/// Where products are computed elsewhere, for many queries at once and for both points of a pair (`Bound` in
+/// `bound.cuh`), a score is `S = P − C − C'`, one number for both: with `C = ½(n − R)` less its error, a candidate
+/// within reach of a query has `S ≥ ½(R − T)`, which is of the query alone; and with `C = ½n + R` and its error,
+/// `s²D ≤ −2(1 + λ)S`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scored {
     mix: f64,
@@ -345,12 +302,45 @@ impl Scored {
     /// The same for points that were moved so far, and whose nearest are about as far as that.
     pub(crate) fn for_typical(self, error: f64, reach: f64) -> Self {
         let mix = if reach > 0.0 { error / reach } else { 1.0 };
-        Scored { mix: mix.clamp(1e-7, 1.0), ..self }
+        // The least also where it is not a number.
+        Scored { mix: if mix > LEAST_MIX { mix.min(1.0) } else { LEAST_MIX }, ..self }
+    }
+
+    /// `R`.
+    fn moved(&self, error: f64) -> f64 {
+        error * error * (1.0 + 1.0 / self.mix)
+    }
+
+    /// `C'` of a candidate: by which it is not missed, and by which it is no nearer than its score says.
+    pub(crate) fn less(&self, candidate: Rounded) -> [f32; 2] {
+        let (half, moved) = (candidate.norm / 2.0, self.moved(candidate.error));
+        let error = |moved: f64| self.summing.of(candidate.norm, half + moved);
+        let few = half - moved / 2.0 - error(moved / 2.0);
+        let much = half + moved + error(moved);
+        [(few as f32).next_down(), (much as f32).next_up()]
     }
 
     /// How far in the frame a candidate may be whose sum is at most this.
     pub(crate) fn reach(&self, sum: impl Scalar) -> f64 {
         self.deciding.reach(sum)
+    }
+
+    /// No candidate with a lower score, less too little, is within `reach` of the query.
+    pub(crate) fn limit(&self, query: Rounded, reach: f64) -> f32 {
+        let far = (reach + query.error) * (reach + query.error) * (1.0 + self.mix);
+        let error = self.summing.of(query.norm, query.norm / 2.0 + far / 2.0);
+        let least = query.norm / 2.0 - far / 2.0 - error;
+        (least as f32).next_down()
+    }
+
+    /// How far in the frame a candidate may be whose sum is at most that of one with this score, less too
+    /// much.
+    pub(crate) fn reach_of(&self, query: Rounded, score: f32) -> f64 {
+        let error = 2.0 * self.summing.of(query.norm, 0.0);
+        let squared = (query.norm - 2.0 * f64::from(score) + error).max(0.0);
+        let far = (1.0 + self.mix) * squared + 2.0 * self.moved(query.error);
+        let sum = far * (1.0 + self.deciding.relative) + self.deciding.absolute;
+        self.deciding.farthest(sum)
     }
 
     /// The words of `Bound` in `bound.cuh`.

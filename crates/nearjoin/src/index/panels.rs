@@ -28,8 +28,6 @@ pub(crate) struct Panels {
     words: usize,
     coords: Buffer<u32>,
     beside: [Buffer<f32>; 2],
-    /// The most that any of them was rounded by.
-    error: f64,
 }
 
 impl Panels {
@@ -46,7 +44,7 @@ impl Panels {
         let (mut first, mut second) = (Buffer::zeroed(padded)?, Buffer::zeroed(padded)?);
         let numbers = first.par_chunks_mut(PANEL).zip(second.par_chunks_mut(PANEL));
         let panels = coords.par_chunks_mut(PANEL * words).zip(numbers).enumerate();
-        let errors = panels.map(|(panel, (coords, (first, second)))| {
+        panels.for_each(|(panel, (coords, (first, second)))| {
             let rows = panel * PANEL..points.len().min((panel + 1) * PANEL);
             let mut rounded = [Rounded::default(); PANEL];
             let rounding = (&frame, digits);
@@ -57,10 +55,8 @@ impl Panels {
             for (at, &of_point) in rounded.iter().enumerate().take(rows.len()) {
                 [first[at], second[at]] = beside(of_point);
             }
-            rounded.iter().map(|rounded| rounded.error).fold(0.0, f64::max)
         });
-        let error = errors.reduce(|| 0.0, f64::max);
-        Ok(Panels { frame, kernels, words, coords, beside: [first, second], error })
+        Ok(Panels { frame, kernels, words, coords, beside: [first, second] })
     }
 
     /// How points become words.
@@ -75,10 +71,6 @@ impl Panels {
 
     pub(crate) fn kernels(&self) -> &ProductKernels {
         &self.kernels
-    }
-
-    pub(crate) fn error(&self) -> f64 {
-        self.error
     }
 
     /// The coordinates of some panels, and what products with their points are compared with.

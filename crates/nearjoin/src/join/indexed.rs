@@ -331,6 +331,7 @@ pub(super) fn on_host<'a, T: Scalar>(
             strategy: decision.chosen.strategy,
             extents: &decision.extents,
             unit: how.unit,
+            multiplying: &how.multiplying,
             monitor: options.monitor.as_ref(),
             expected_tests: decision.tests(),
         })?)),

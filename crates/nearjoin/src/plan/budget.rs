@@ -44,7 +44,7 @@ impl Budget {
 /// Bytes that the index of an ε-join takes while it is built, at the most.
 pub(crate) fn index_bytes(summary: &Summary, detail: &Detail, how: &OnCpu, threads: usize) -> u64 {
     let side = |points| Side::new(points, summary, detail, how, threads);
-    if let Detail::Product { .. } = detail {
+    if let Detail::Product = detail {
         return panels_bytes(summary);
     }
     let right = side(summary.right);
@@ -75,7 +75,7 @@ pub(super) fn search_bytes(
     (how, neighbors): (&OnCpu, f64),
     threads: usize,
 ) -> u64 {
-    let Detail::Product { .. } = detail else { return 0 };
+    let Detail::Product = detail else { return 0 };
     let unit = how.unit.min(summary.left) as u64;
     let rows = ((unit as f64 * neighbors) as u64).min(PIECE_PAIRS);
     threads as u64 * 4 * (2 * rows + unit * summary.dim as u64)
@@ -135,7 +135,17 @@ impl Side {
 mod tests {
     use super::*;
     use crate::index::{directory, grid};
+    use crate::plan::Multiplying;
     use crate::summary::tests::summary;
+
+    const HOW: OnCpu = OnCpu {
+        narrow: None,
+        boxes: true,
+        listed: false,
+        keeps: true,
+        unit: 4096,
+        multiplying: Multiplying::PLAIN,
+    };
 
     #[test]
     fn a_result_that_does_not_fit_is_refused() {
@@ -154,7 +164,7 @@ mod tests {
     #[test]
     fn an_index_takes_what_its_largest_phase_does() {
         let bytes = |dim: usize, detail: Detail, boxes: bool| {
-            let how = OnCpu { narrow: None, boxes, listed: false, keeps: true, unit: 4096 };
+            let how = OnCpu { boxes, ..HOW };
             index_bytes(&summary(1_000_000, dim, 1.0), &detail, &how, 2) / 1_000_000
         };
         let directory = directory::Shape { dims: vec![0, 1], fanout: 16 };
@@ -171,9 +181,8 @@ mod tests {
         let bytes = |points: usize, dim: usize| {
             let along = points as u64 / 10;
             let axes = [along, 10].map(|cells| grid::Axis::new(0, 0.0, 1.0, cells)).to_vec();
-            let how = OnCpu { narrow: None, boxes: true, listed: false, keeps: true, unit: 4096 };
             let detail = Detail::Grid(grid::Shape { axes });
-            index_bytes(&summary(points, dim, 1.0), &detail, &how, 2) / points as u64
+            index_bytes(&summary(points, dim, 1.0), &detail, &HOW, 2) / points as u64
         };
         // Where cells begin, columns and ids; records of all points.
         assert_eq!(bytes(10_000_000, 2), 4 + 20 + 24);

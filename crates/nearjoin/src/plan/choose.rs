@@ -1,7 +1,8 @@
 //! Which strategy, in which shape, from estimated costs.
 
 use super::cpu;
-use super::estimate::{self, Cost, Multiplier, Sharing};
+use super::estimate::{self, Cost, Sharing};
+use super::products::Multiplying;
 use super::trial::Tried;
 use crate::index::grid::{Axis, Shape};
 use crate::index::{directory, order};
@@ -31,10 +32,8 @@ pub(crate) enum Detail {
     Grid(Shape),
     /// Dimensions in the order of their selectivity.
     Ego(Vec<usize>),
-    /// Products of all points with all points, so many of which are near to each.
-    Product {
-        neighbors: f64,
-    },
+    /// Products of all points with all points.
+    Product,
     /// A balanced tree, for the nearest.
     Tree {
         /// Points of a leaf.
@@ -73,7 +72,7 @@ pub(super) fn alternatives(
     shaping: Shaping,
     neighbors: f64,
     wanted: Strategy,
-    multiplier: Multiplier,
+    multiplying: Multiplying,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
     let dims = summary.by_selectivity();
@@ -100,7 +99,10 @@ pub(super) fn alternatives(
     let try_it = is_any_good && is_open(Strategy::Directory, &rough.cost);
     let directory = if try_it { directory(summary, &dims, shaping, true) } else { rough };
     let mut all = vec![brute, directory, grid, ego(summary, &dims, tried)];
-    all.extend(product(summary, neighbors, wanted, multiplier));
+    if weighs_products(summary, wanted) {
+        let cost = multiplying.epsilon(summary);
+        all.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
+    }
     sort(&mut all, sharing);
     all
 }
@@ -110,20 +112,6 @@ pub(super) fn alternatives(
 pub(super) fn weighs_products(summary: &Summary, wanted: Strategy) -> bool {
     let many = wanted == Strategy::Product || summary.dim >= MANY_DIMS;
     many && summary.metric == Metric::L2
-}
-
-/// All points with all points, by products.
-fn product(
-    summary: &Summary,
-    neighbors: f64,
-    wanted: Strategy,
-    multiplier: Multiplier,
-) -> Option<Alternative> {
-    weighs_products(summary, wanted).then(|| Alternative {
-        strategy: Strategy::Product,
-        cost: estimate::product(summary, multiplier, neighbors),
-        detail: Detail::Product { neighbors },
-    })
 }
 
 /// Puts the cheapest first.

@@ -1,6 +1,6 @@
 //! How the CPU goes about a join: narrow columns, boxes, units of work.
 
-use super::{Alternative, Narrow};
+use super::{Alternative, Multiplying, Narrow};
 use crate::options::{DuplicateRemoval, Strategy};
 use crate::question::Question;
 use crate::summary::Summary;
@@ -37,6 +37,8 @@ pub(crate) struct OnCpu {
     pub(crate) keeps: bool,
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
+    /// What multiplies, by products.
+    pub(crate) multiplying: Multiplying,
 }
 
 impl OnCpu {
@@ -44,7 +46,7 @@ impl OnCpu {
         question: &Question,
         summary: &Summary,
         chosen: &Alternative,
-        neighbors: f64,
+        (neighbors, multiplying): (f64, Multiplying),
         threads: usize,
     ) -> Self {
         let narrow = match question {
@@ -64,7 +66,7 @@ impl OnCpu {
         };
         let listed = chosen.cost.tests >= LISTED * neighbors;
         let keeps = chosen.cost.per_query >= KEEP_ROW + KEEP_PAIR * neighbors;
-        OnCpu { narrow, boxes, listed, keeps, unit }
+        OnCpu { narrow, boxes, listed, keeps, unit, multiplying }
     }
 }
 

@@ -16,21 +16,6 @@ use crate::summary::Summary;
 /// One distance test, and what each dimension adds.
 const TEST: f64 = 0.08;
 const TEST_PER_DIM: f64 = 0.03;
-/// One product, and what each dimension adds; rounding a query for it, per dimension.
-const PRODUCT: f64 = 0.06;
-const PRODUCT_PER_DIM: f64 = 0.01;
-const ROUND_PER_DIM: f64 = 5.0;
-/// What a dimension adds where pairs of numbers are multiplied, as a part of that: in lanes, and in tiles.
-const IN_LANES: f64 = 0.5;
-const IN_TILES: f64 = 0.1;
-/// What rounding usually moves a point by, beside how far its neighbours are.
-const ROUNDED: f64 = 0.0015;
-/// Deciding a pair that was left open, and what each dimension adds; by which power of the distance
-/// neighbours are taken to grow; and the most that rounding may move a point by beside it.
-const OPEN: f64 = 60.0;
-const OPEN_PER_DIM: f64 = 1.5;
-const OPEN_POWER: f64 = 32.0;
-const MOST_ROUNDED: f64 = 0.005;
 /// Gathering one candidate into a tile, per dimension.
 const GATHER_PER_DIM: f64 = 0.12;
 /// Looking up one row of cells.
@@ -46,9 +31,8 @@ pub(crate) const ROW: f64 = 50.0;
 pub(crate) const PAIR: f64 = 2.0;
 /// Dimensions up to which the recursive join was measured.
 const FITTED: usize = 8;
-/// Queries in a full block, and in a group of those whose products are made at once.
+/// Queries in a full block.
 const QUERIES: f64 = 16.0;
-const GROUPED: f64 = 8.0;
 
 /// Volume of the unit ball of a metric.
 pub(super) fn ball(metric: Metric, dim: f64) -> f64 {
@@ -128,7 +112,7 @@ fn tested(dim: usize, tests: f64, block: f64) -> f64 {
 }
 
 /// Queries of a full block: all of them, if they are few.
-fn block(summary: &Summary) -> f64 {
+pub(super) fn block(summary: &Summary) -> f64 {
     QUERIES.min(summary.left.max(1) as f64)
 }
 
@@ -141,76 +125,6 @@ pub(crate) fn brute(summary: &Summary) -> Cost {
         per_query: tested(summary.dim, tests, block) + BLOCK / block,
         index: index_cost::epsilon(summary, Strategy::Brute, 0),
     }
-}
-
-/// What multiplies rounded points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Multiplier {
-    /// Lanes of `f32`.
-    Numbers,
-    /// Lanes of pairs of fewer bits.
-    Pairs,
-    /// Tiles of such pairs.
-    Tiles,
-}
-
-impl Multiplier {
-    /// What a product takes of the time of one in `f32`, in many dimensions.
-    fn part(self) -> f64 {
-        match self {
-            Multiplier::Numbers => 1.0,
-            Multiplier::Pairs => IN_LANES,
-            Multiplier::Tiles => IN_TILES,
-        }
-    }
-
-    /// The same of points as they usually are, each with so many neighbours: fewer bits do not
-    /// always pay.
-    fn usual_part(self, summary: &Summary, neighbors: f64) -> f64 {
-        let pays = worth_pairs(self, summary.right, summary.dim, neighbors, ROUNDED);
-        if pays { self.part() } else { 1.0 }
-    }
-}
-
-/// The same by products, which are made for whole groups of queries.
-pub(crate) fn product(summary: &Summary, multiplier: Multiplier, neighbors: f64) -> Cost {
-    let products = products(summary, multiplier, neighbors, (PRODUCT, PRODUCT_PER_DIM));
-    let per_query = products + BLOCK / block(summary);
-    let index = index_cost::epsilon(summary, Strategy::Product, 0);
-    Cost { tests: summary.right as f64, per_query, index }
-}
-
-/// Whether products of fewer bits pay, which take less time and leave more pairs open: of so many
-/// points, each with so many neighbours. `share` is what rounding moves a point by, beside how far its
-/// neighbours are.
-///
-/// Neighbours are open that are nearer or farther than ε by four times that share, both ways together;
-/// in many dimensions their number goes with a high power of the distance.
-pub(crate) fn worth_pairs(
-    multiplier: Multiplier,
-    points: usize,
-    dim: usize,
-    neighbors: f64,
-    share: f64,
-) -> bool {
-    let open = OPEN_POWER * 4.0 * share * neighbors.max(1.0);
-    let saved = PRODUCT_PER_DIM * (1.0 - multiplier.part()) * dim as f64 * points as f64;
-    // Also false for a share that is not a number.
-    share < MOST_ROUNDED && open * (OPEN + OPEN_PER_DIM * dim as f64) < saved / 4.0
-}
-
-/// The products of a query with all points, each of which takes so long in `f32`, and more for each
-/// dimension.
-pub(super) fn products(
-    summary: &Summary,
-    multiplier: Multiplier,
-    neighbors: f64,
-    (each, per_dim): (f64, f64),
-) -> f64 {
-    let (left, dim) = (summary.left.max(1) as f64, summary.dim as f64);
-    let per_dim = per_dim * multiplier.usual_part(summary, neighbors);
-    let padded = (left / GROUPED).ceil() * GROUPED / left;
-    padded * summary.right as f64 * (each + per_dim * dim) + ROUND_PER_DIM * dim
 }
 
 /// The directory with `fanout` parts on each of some levels, tried on a sample where that is wanted.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Decision, Detail, Expected, How, OnGpu, Together, Weighed};
+use super::{Decision, Detail, Expected, How, OnCpu, OnGpu, Together, Weighed};
 use crate::gpu::Cooperation;
 use crate::index::grid::Axis;
 use crate::index::rings;
@@ -15,7 +15,7 @@ impl Detail {
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
             Detail::Brute => vec!["every point is a candidate".into()],
-            Detail::Product { .. } => {
+            Detail::Product => {
                 vec!["products of all points, and what they leave open one by one".into()]
             }
             Detail::Directory(shape) => {
@@ -62,7 +62,7 @@ impl Decision {
             writeln!(f, "  {line}")?;
         }
         match &self.how {
-            How::Cpu(_) => {}
+            How::Cpu(how) => self.explain_products(how, f)?,
             How::Gpu(how) => how.explain(f)?,
             How::Both(both) => both.explain(f)?,
             How::Ranges(by) => {
@@ -84,6 +84,13 @@ impl Decision {
             How::Gpu(how) => {
                 write!(f, "memory: limit {} on the gpu, {limit} here", bytes(how.limit))
             }
+        }
+    }
+
+    fn explain_products(&self, how: &OnCpu, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.chosen.detail {
+            Detail::Product => writeln!(f, "  {}", how.multiplying.by.told()),
+            _ => Ok(()),
         }
     }
 

@@ -121,8 +121,7 @@ fn product(summary: &Summary, speed: Speed) -> Alternative {
     let once = (index + PRODUCT_START) / summary.left.max(1) as f64;
     let per_query = instructions / TOGETHER * speed.instruction + once;
     let cost = estimate::Cost { tests, per_query, index: 0.0 };
-    let detail = Detail::Product { neighbors: summary.pairs.neighbors.about };
-    Alternative { strategy: Strategy::Product, cost, detail }
+    Alternative { strategy: Strategy::Product, cost, detail: Detail::Product }
 }
 
 /// The cost of `tests` candidates for each of some queries, found at `rows` places.

@@ -132,8 +132,7 @@ pub(super) fn alternatives(
         let start = gpu::PRODUCT_START / summary.left.max(1) as f64;
         let mut cost = cost(all, idle * product, 0.0);
         cost.per_query += 2.0 * start;
-        let detail = Detail::Product { neighbors: k as f64 };
-        strategies.push(Alternative { strategy: Strategy::Product, cost, detail });
+        strategies.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
     }
     strategies.sort_by(|a, b| a.cost.per_query.total_cmp(&b.cost.per_query));
     strategies

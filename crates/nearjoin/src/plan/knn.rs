@@ -2,8 +2,9 @@
 
 use super::budget::panels_bytes;
 use super::choose::{Alternative, Detail, sort, weighs_products};
-use super::estimate::{Cost, Multiplier, Sharing, ball, products};
+use super::estimate::{Cost, Sharing, ball};
 use super::index_cost;
+use super::products::Multiplying;
 use crate::index::{rings, tree};
 use crate::options::Strategy;
 use crate::summary::{Pruning, Summary};
@@ -38,7 +39,7 @@ pub(super) fn alternatives(
     summary: &Summary,
     k: usize,
     wanted: Strategy,
-    multiplier: Multiplier,
+    multiplying: Multiplying,
     sharing: &Sharing,
 ) -> Vec<Alternative> {
     let (points, dim) = (summary.right as f64, summary.dim as f64);
@@ -86,12 +87,10 @@ pub(super) fn alternatives(
     ];
     if weighs_products(summary, wanted) {
         let listed = passed * LISTED + 1.5 * k_of_all * (PASS + PASS_PER_DIM * dim);
-        let per_query =
-            products(summary, multiplier, k_of_all, (SCORE, SCORE_PER_DIM)) + listed + QUERY;
+        let per_query = multiplying.query(summary, (SCORE, SCORE_PER_DIM)) + listed + QUERY;
         let index = index_cost::nearest(summary, Strategy::Product);
         let cost = Cost { tests: points, per_query, index };
-        let detail = Detail::Product { neighbors: k_of_all };
-        all.push(Alternative { strategy: Strategy::Product, cost, detail });
+        all.push(Alternative { strategy: Strategy::Product, cost, detail: Detail::Product });
     }
     sort(&mut all, sharing);
     all
@@ -205,12 +204,13 @@ pub(super) fn index_bytes(summary: &Summary, strategy: Strategy, threads: usize)
 mod tests {
     use super::*;
     use crate::metric::Metric;
-    use crate::summary::tests::summary;
+    use crate::plan::Multiplier;
+    use crate::summary::tests::{PRUNING, summary};
 
     #[test]
     fn a_sample_without_tests_is_a_tree_without_tests() {
         let tests = |tests: [f64; 2]| {
-            let pruning = Some(Pruning { points: [512, 2048], tests, k: 8, even: false });
+            let pruning = Some(Pruning { k: 8, tests, ..PRUNING });
             tree_tests(&Summary { pruning, ..summary(1_000_000, 2, 1.0) }, 8)
         };
         assert_eq!(tests([0.0, 0.0]), 1.0);
@@ -223,10 +223,11 @@ mod tests {
     #[test]
     fn boxes_that_prune_make_a_tree_and_others_do_not() {
         let first = |metric: Metric, dim: usize, tests: [f64; 2]| {
-            let pruning = Some(Pruning { points: [512, 2048], tests, k: 10, even: false });
+            let pruning = Some(Pruning { k: 10, tests, ..PRUNING });
             let summary = Summary { pruning, metric, ..summary(1_000_000, dim, 1.0) };
             let sharing = Sharing::new(1_000_000, 256, 4);
-            alternatives(&summary, 10, Strategy::Auto, Multiplier::Numbers, &sharing)[0].strategy
+            let multiplying = Multiplying::new(Multiplier::Numbers, &summary, 10.0);
+            alternatives(&summary, 10, Strategy::Auto, multiplying, &sharing)[0].strategy
         };
         for metric in Metric::ALL {
             assert_eq!(first(metric, 32, [200.0, 220.0]), Strategy::Tree);

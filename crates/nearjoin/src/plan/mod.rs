@@ -18,6 +18,7 @@ mod index_cost;
 mod knn;
 mod narrow;
 mod on_gpu;
+mod products;
 mod quantiles;
 pub(crate) mod ranges;
 mod trial;
@@ -27,12 +28,12 @@ pub use calibration::Calibration;
 pub(crate) use choose::{Alternative, Detail, Shaping};
 pub(crate) use cpu::{OnCpu, PIECE_PAIRS, knn_unit, unit};
 use estimate::{Cost, Sharing};
-pub(crate) use estimate::{Multiplier, worth_pairs};
 pub(crate) use gpu_knn::Shortlisting;
 pub(crate) use hybrid::{Role, Together, Weighed};
 pub(crate) use knn::{most_measured, scores_unit};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
+pub(crate) use products::{Multiplier, Multiplying};
 
 use crate::metric::Metric;
 use crate::options::{Device, DuplicateRemoval, Options, Strategy};
@@ -165,20 +166,21 @@ pub(crate) fn on_cpu_for(
 ) -> Decision {
     let expected = expected(asked, summary);
     let neighbors = expected.neighbors();
-    let Host { threads, multiplier, .. } = *host;
+    let threads = host.threads;
+    let multiplying = Multiplying::new(host.multiplier, summary, neighbors);
     let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);
             let (shaping, wanted) = (shaping(within), asked.options.strategy);
             (
-                choose::alternatives(summary, shaping, neighbors, wanted, multiplier, &sharing),
+                choose::alternatives(summary, shaping, neighbors, wanted, multiplying, &sharing),
                 sharing,
             )
         }
         Question::Nearest(nearest) => {
             let sharing = Sharing::new(summary.left, knn_unit(summary.left, threads), threads);
             let wanted = asked.options.strategy;
-            (knn::alternatives(summary, nearest.k, wanted, multiplier, &sharing), sharing)
+            (knn::alternatives(summary, nearest.k, wanted, multiplying, &sharing), sharing)
         }
     };
     if share < 1.0 {
@@ -194,7 +196,7 @@ pub(crate) fn on_cpu_for(
         wanted => wanted,
     };
     let (chosen, named) = choose(&alternatives, wanted);
-    let how = OnCpu::new(asked.question, summary, &chosen, neighbors, threads);
+    let how = OnCpu::new(asked.question, summary, &chosen, (neighbors, multiplying), threads);
     let (index, search) = match asked.question {
         Question::Within(_) => (
             budget::index_bytes(summary, &chosen.detail, &how, threads),

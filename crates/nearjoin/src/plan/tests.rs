@@ -339,21 +339,6 @@ fn many_dimensions_are_for_products() {
 }
 
 #[test]
-fn fewer_bits_pay_where_hardly_any_pair_is_open() {
-    for multiplier in [Multiplier::Pairs, Multiplier::Tiles] {
-        let pays =
-            |points, neighbors, share| worth_pairs(multiplier, points, 100, neighbors, share);
-        assert!(pays(50_000, 1.0, 0.001));
-        assert!(pays(50_000, 10.0, 0.001));
-        assert!(!pays(50_000, 1.0, 0.1), "near points far from the centre");
-        assert!(!pays(50_000, 10_000.0, 0.001), "many neighbours");
-        assert!(!pays(500, 10.0, 0.001), "few points");
-        assert!(!pays(50_000, 1.0, f64::NAN));
-    }
-    assert!(!worth_pairs(Multiplier::Numbers, 50_000, 100, 1.0, 0.001), "there are none");
-}
-
-#[test]
 fn an_index_is_in_the_costs_and_few_queries_are_for_few_threads() {
     let question = Within::new(0.01).into();
     let seconds = |left: usize, right: usize| {

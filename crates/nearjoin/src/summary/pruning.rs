@@ -38,45 +38,69 @@ pub(crate) struct Pruning {
     pub(crate) k: usize,
     /// Whether the points fill their extent evenly, as a grid would like them to.
     pub(crate) even: bool,
+    /// How far a query is from the middle of the points, beside how far its neighbours are, by L2: ε, or its
+    /// nearest in the larger sample.
+    pub(crate) spread: f64,
+}
+
+/// What is asked of samples.
+pub(super) struct Wanted<'a, T> {
+    pub(super) threshold: &'a Threshold<T>,
+    pub(super) k: usize,
+    /// How far neighbours are, where that is known.
+    pub(super) eps: Option<f64>,
+    pub(super) extents: &'a [(f64, f64)],
+    /// Whether a query is among the points, and not its own neighbour.
+    pub(super) is_self: bool,
+    /// Coordinates of a sample, at the most.
+    pub(super) coordinates: usize,
 }
 
 impl Pruning {
-    /// Samples have so many coordinates at the most. None where there are so few points that a sample would
-    /// be most of them.
+    /// None where there are so few points that a sample would be most of them.
     pub(super) fn sample<T: Scalar>(
         left: Points<'_, T>,
         right: Points<'_, T>,
-        threshold: &Threshold<T>,
-        extents: &[(f64, f64)],
-        k: usize,
-        coordinates: usize,
+        wanted: &Wanted<'_, T>,
     ) -> Option<Self> {
-        let most = (coordinates / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
+        let most = (wanted.coordinates / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
         if right.len() <= 2 * most || left.is_empty() {
             return None;
         }
-        let queries = rows(left, (GROUPS * QUERIES).min(left.len()));
-        let (k, dim) = (k.min(NEIGHBORS), left.dimension());
-        let cap = threshold.bound.to_f64();
+        let queries = Sampled::new(left, (GROUPS * QUERIES).min(left.len()));
+        let (k, dim) = (wanted.k.min(NEIGHBORS), left.dimension());
+        let Threshold { bound, metric, .. } = *wanted.threshold;
         let points = [most / 4, most];
-        let tests = |points: usize| {
-            let leaves = Leaves::new(rows(right, points), dim);
-            let looked_at = queries
-                .par_chunks(dim)
-                .map(|query| leaves.looked_at(query, k, cap, threshold.metric) as f64);
-            let looked_at: Vec<f64> = looked_at.collect();
+        let look = |points: usize| {
+            let sampled = Sampled::new(right, points);
+            let middle = sampled.middle(dim);
+            let leaves = Leaves::new(sampled, dim);
+            let looks = queries.rows.par_iter().zip(queries.coordinates.par_chunks(dim));
+            let looks = looks.map(|(&row, query)| {
+                let own = if wanted.is_self { row } else { usize::MAX };
+                let look = leaves.look(query, own, k, bound.to_f64(), metric);
+                let near = wanted.eps.unwrap_or(look.nearest);
+                let far = total(Metric::L2, &middle, query, |x, y| (x - y).abs()).sqrt();
+                (look.points as f64, far / near)
+            });
+            let (looked_at, mut spreads): (Vec<f64>, Vec<f64>) = looks.collect();
             // The group in the middle, so that one outlier decides nothing.
             let average = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
             let mut groups: Vec<f64> = looked_at.chunks(QUERIES).map(average).collect();
-            groups.sort_by(f64::total_cmp);
-            (BEYOND * groups[groups.len() / 2]).min(points as f64)
+            let tests = (BEYOND * median(&mut groups)).min(points as f64);
+            (tests, median(&mut spreads))
         };
-        let of_fewer = || tests(points[0]);
-        let of_more =
-            || rayon::join(|| tests(points[1]), || is_even(&rows(right, most), dim, extents));
-        let (fewer, (more, even)) = rayon::join(of_fewer, of_more);
-        Some(Pruning { points, tests: [fewer, more], k, even })
+        let of_fewer = || look(points[0]).0;
+        let even = || is_even(&Sampled::new(right, most).coordinates, dim, wanted.extents);
+        let of_more = || rayon::join(|| look(points[1]), even);
+        let (fewer, ((more, spread), even)) = rayon::join(of_fewer, of_more);
+        Some(Pruning { points, tests: [fewer, more], k, even, spread })
     }
+}
+
+fn median(numbers: &mut [f64]) -> f64 {
+    let middle = numbers.len() / 2;
+    *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// Whether points lie evenly in cells over the dimensions in which they spread most: whether a
@@ -101,37 +125,69 @@ fn is_even(points: &[f64], dim: usize, extents: &[(f64, f64)]) -> bool {
     shared as f64 * cells.len() as f64 <= EVEN * (len * len) as f64
 }
 
-/// Coordinates of rows from all over the input.
-fn rows<T: Scalar>(points: Points<'_, T>, of: usize) -> Vec<f64> {
-    let rows = (0..of).map(|at| points.row(spread(at, of, points.len())));
-    rows.flatten().map(|x| x.to_f64()).collect()
+/// Rows from all over the input, in ascending order, and their coordinates.
+struct Sampled {
+    rows: Vec<usize>,
+    coordinates: Vec<f64>,
+}
+
+impl Sampled {
+    fn new<T: Scalar>(points: Points<'_, T>, of: usize) -> Self {
+        let rows: Vec<usize> = (0..of).map(|at| spread(at, of, points.len())).collect();
+        let coordinates = rows.iter().flat_map(|&row| points.row(row)).map(|x| x.to_f64());
+        Sampled { coordinates: coordinates.collect(), rows }
+    }
+
+    fn middle(&self, dim: usize) -> Vec<f64> {
+        let mut middle = vec![0.0; dim];
+        let share = 1.0 / self.rows.len() as f64;
+        for point in self.coordinates.chunks_exact(dim) {
+            middle.iter_mut().zip(point).for_each(|(middle, x)| *middle += x * share);
+        }
+        middle
+    }
 }
 
 /// Sampled points in leaves, with boxes.
 struct Leaves {
-    /// Coordinates, point after point.
-    points: Vec<f64>,
+    sampled: Sampled,
     /// Sides of the box of each leaf, dimension after dimension.
     boxes: Vec<(f64, f64)>,
     dim: usize,
 }
 
+/// What a query finds.
+struct Look {
+    /// Points of the leaves that a search looks at.
+    points: usize,
+    /// How far its nearest is, by L2.
+    nearest: f64,
+}
+
 impl Leaves {
-    fn new(points: Vec<f64>, dim: usize) -> Self {
-        let mut order: Vec<u32> = (0..(points.len() / dim) as u32).collect();
-        split(&points, dim, &mut order);
+    fn new(sampled: Sampled, dim: usize) -> Self {
+        let points = &sampled.coordinates;
+        let mut order: Vec<u32> = (0..sampled.rows.len() as u32).collect();
+        split(points, dim, &mut order);
         let mut boxes = Vec::with_capacity(order.len().div_ceil(LEAF) * dim);
-        boxes.extend(order.chunks(LEAF).flat_map(|leaf| extents(&points, dim, leaf)));
-        Leaves { points, boxes, dim }
+        boxes.extend(order.chunks(LEAF).flat_map(|leaf| extents(points, dim, leaf)));
+        Leaves { sampled, boxes, dim }
     }
 
-    /// Points of the leaves that are no farther away than the `k`-th neighbour, or `cap`. Of leaves at
-    /// exactly that distance a search opens few: those with smaller rows than it has found.
-    fn looked_at(&self, query: &[f64], k: usize, cap: f64, metric: Metric) -> usize {
+    /// Looks at points of the leaves that are no farther away than the `k`-th neighbour, or `cap`, beside the
+    /// row `own`. Of leaves at exactly that distance a search opens few: those with smaller rows than it has
+    /// found.
+    fn look(&self, query: &[f64], own: usize, k: usize, cap: f64, metric: Metric) -> Look {
+        let points = self.sampled.coordinates.chunks_exact(self.dim);
         let apart = |point: &[f64]| total(metric, point, query, |x, y| (x - y).abs());
-        let mut distances: Vec<f64> = self.points.chunks_exact(self.dim).map(apart).collect();
+        let mut distances: Vec<f64> = points.map(apart).collect();
+        if let Ok(own) = self.sampled.rows.binary_search(&own) {
+            distances[own] = f64::INFINITY;
+        }
         let k = k.min(distances.len()) - 1;
-        let bound = cap.min(*distances.select_nth_unstable_by(k, f64::total_cmp).1);
+        let (nearer, kth, _) = distances.select_nth_unstable_by(k, f64::total_cmp);
+        let nearest = nearer.iter().fold(*kth, |a, &b| a.min(b));
+        let bound = cap.min(*kth);
         let outside = |leaf: &[(f64, f64)]| {
             total(metric, leaf, query, |(lo, hi), x| (lo - x).max(x - hi).max(0.0))
         };
@@ -141,7 +197,7 @@ impl Leaves {
             nearer += usize::from(outside < bound);
             tied += usize::from(outside == bound);
         }
-        LEAF * (nearer + tied.min(k / LEAF + 1))
+        Look { points: LEAF * (nearer + tied.min(k / LEAF + 1)), nearest: nearest.sqrt() }
     }
 }
 
@@ -223,9 +279,19 @@ mod tests {
             })
             .collect();
         let points = Points::new(&data, dim).unwrap();
-        let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        Pruning::sample(points, points, &threshold, &crate::summary::extents(points), 8, 1 << 19)
-            .unwrap()
+        sample(points).unwrap()
+    }
+
+    fn sample(points: Points<'_, f64>) -> Option<Pruning> {
+        let wanted = Wanted {
+            threshold: &Threshold::none(Metric::L2, Scale::NONE),
+            k: 8,
+            eps: None,
+            extents: &crate::summary::extents(points),
+            is_self: true,
+            coordinates: 1 << 19,
+        };
+        Pruning::sample(points, points, &wanted)
     }
 
     #[test]
@@ -242,38 +308,23 @@ mod tests {
     #[test]
     fn few_points_are_not_sampled() {
         let data = vec![1.0; 4000];
-        let points = Points::new(&data, 1).unwrap();
-        let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        assert_eq!(
-            Pruning::sample(
-                points,
-                points,
-                &threshold,
-                &crate::summary::extents(points),
-                8,
-                1 << 19
-            ),
-            None
-        );
+        assert_eq!(sample(Points::new(&data, 1).unwrap()), None);
+    }
+
+    /// Those of a line are near each other beside the middle of all, and those of a cube of many dimensions
+    /// are not, though half of them are in the sample themselves.
+    #[test]
+    fn spread_is_told_beside_neighbours() {
+        let cube = pruning(64, false).spread;
+        assert!((0.5..1.5).contains(&cube), "{cube}");
+        assert!(pruning(64, true).spread > 100.0);
     }
 
     /// Among equal points the smaller rows win, and boxes know theirs; and one outlier leaves the
     /// others in one cell.
     #[test]
     fn equal_points_are_easy_and_an_outlier_is_not_even() {
-        let threshold = Threshold::none(Metric::L2, Scale::NONE);
-        let sample = |data: &[f64]| {
-            let points = Points::new(data, 2).unwrap();
-            Pruning::sample(
-                points,
-                points,
-                &threshold,
-                &crate::summary::extents(points),
-                8,
-                1 << 19,
-            )
-            .unwrap()
-        };
+        let sample = |data: &[f64]| sample(Points::new(data, 2).unwrap()).unwrap();
         let equal = sample(&vec![3.0; 40_000]);
         assert!(equal.tests[1] < 100.0, "{equal:?}");
         let mut x = 7u64;

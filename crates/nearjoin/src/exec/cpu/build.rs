@@ -16,7 +16,7 @@ use crate::memory::Buffer;
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::DuplicateRemoval;
-use crate::plan::{Detail, Narrow, OnCpu, knn_unit, unit};
+use crate::plan::{Detail, Multiplying, Narrow, OnCpu, knn_unit, unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -47,6 +47,7 @@ pub(super) struct Arranging {
     reach: f64,
     narrow: Option<Arc<Narrow>>,
     boxes: bool,
+    multiplying: Multiplying,
 }
 
 /// Points that ask: in index order, and the rows of cells that they lie in, where there is a grid.
@@ -82,7 +83,7 @@ impl Arranging {
                 Ok(Asking { layout: side.layout, cell_rows: side.rows.into() })
             }
             Detail::Ego(dims) => self.layout(points, ego::sort(points, self.reach, dims)?),
-            Detail::Product { .. } => {
+            Detail::Product => {
                 Ok(Asking { layout: Layout::bare(points)?, cell_rows: Vec::new().into() })
             }
             _ => self.layout(points, order::identity(points.len())?),
@@ -98,10 +99,9 @@ impl Arranging {
         simd: SimdLevel,
     ) -> Result<(Index<T>, Asking<'a, T>)> {
         match &*self.detail {
-            Detail::Product { neighbors } => {
+            Detail::Product => {
                 let (dim, frame) = (points.dimension(), panels::frame(points, extents));
-                let near = Some(bound.to_f64().sqrt() * frame.scale);
-                let kernels = kernels_for(simd, points, &frame, *neighbors, near);
+                let kernels = kernels_for(simd, &self.multiplying);
                 let within = Within::new(bound, dim, &frame, kernels.summing(dim));
                 let panels = Panels::new(points, frame, kernels, |point| beside(&within, point))?;
                 Ok((Index::Product(panels, within), self.asking(points)?))
@@ -136,6 +136,7 @@ impl<'a, T: Scalar> CpuJoin<'a, T> {
             reach: threshold.reach,
             narrow: narrow.map(Arc::new),
             boxes: how.boxes,
+            multiplying: how.multiplying,
         };
         let asking = right.map(|_| arranging.asking(left)).transpose()?;
         let (index, right_side) =

@@ -15,7 +15,7 @@ use crate::index::{Leaves, Rings, order, rings, tree};
 use crate::metric::Threshold;
 use crate::monitor::Monitor;
 use crate::options::Strategy;
-use crate::plan::{knn_unit, scores_unit};
+use crate::plan::{Multiplying, knn_unit, scores_unit};
 use crate::points::Points;
 use crate::scalar::Scalar;
 use crate::summary::extents;
@@ -37,6 +37,8 @@ pub(crate) struct Setup<'a, 'd, T> {
     pub(crate) extents: &'d [(f64, f64)],
     /// Queries of a unit of work, at the most.
     pub(crate) unit: usize,
+    /// What multiplies, by products.
+    pub(crate) multiplying: &'d Multiplying,
     pub(crate) monitor: Option<&'a Monitor>,
     /// Distances that will be computed, by estimate.
     pub(crate) expected_tests: f64,
@@ -59,7 +61,7 @@ impl<'a, T: Scalar> CpuKnn<'a, T> {
                 (Finding::Sieve(sieve), leaves)
             }
             Strategy::Product => {
-                let scores = Scores::new(right, setup.extents, setup.simd, k)?;
+                let scores = Scores::new(right, setup.extents, setup.simd, setup.multiplying)?;
                 (Finding::Scores(scores), Leaves::bare(right)?)
             }
             Strategy::Grid => {

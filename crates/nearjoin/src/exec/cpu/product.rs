@@ -17,13 +17,12 @@ use super::epsilon::{Action, BLOCK, Cover, CpuJoin, Worker};
 use super::kernel::{Found, Near, PANEL, ProductJob, ProductKernels, SimdLevel};
 use super::units::pieces;
 use crate::exec::{Reporter, Request, Work};
-use crate::filter::product::{Frame, Rounded, Within};
+use crate::filter::product::{Rounded, Within};
 use crate::index::panels::pack;
 use crate::index::{BoxOf, Index, Panels, Run};
-use crate::plan::{PIECE_PAIRS, worth_pairs};
+use crate::plan::{Multiplier, Multiplying, PIECE_PAIRS};
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::summary::spread;
 
 /// Queries that pass over the candidates together.
 pub(super) const PIECE: usize = 256;
@@ -35,46 +34,17 @@ const LINE: usize = 16;
 /// Neighbours in the rows of a piece of several blocks, at the most.
 const MOST_IN_ROWS: usize = PIECE_PAIRS as usize;
 
-/// Points of a sample: those that are rounded, and those that they are compared with.
-const ROUNDED: usize = 32;
-const COMPARED: usize = 256;
-
-/// The loops over products of these points: of fewer bits, where the processor has them and few pairs
-/// would be open. `near` is how far a neighbour may be in the frame, or the nearest of a sample tells.
-pub(super) fn kernels_for<T: Scalar>(
-    simd: SimdLevel,
-    points: Points<'_, T>,
-    frame: &Frame,
-    neighbors: f64,
-    near: Option<f64>,
-) -> ProductKernels {
+/// The loops over products that a plan is for.
+pub(super) fn kernels_for(simd: SimdLevel, multiplying: &Multiplying) -> ProductKernels {
     #[cfg(test)]
     if let Some(forced) = tests::forced() {
         return forced;
     }
-    let plain = ProductKernels::new(simd);
-    let Some(pairs) = ProductKernels::of_pairs(simd) else { return plain };
-    let (len, dim) = (points.len(), points.dimension());
-    // Of few dimensions, words that are 0 would take more than the plan has room for.
-    if len == 0 || pairs.words(dim) > dim {
-        return plain;
+    match multiplying.by {
+        Multiplier::Numbers => ProductKernels::new(simd),
+        // A system that does not let the process have them after all.
+        _ => ProductKernels::of_pairs(simd).unwrap_or_else(|| ProductKernels::new(simd)),
     }
-    let place = |row: usize, j: usize| frame.place(j, points.row(row)[j]);
-    let squared = |one: &dyn Fn(usize) -> f64| (0..dim).map(|j| one(j) * one(j)).sum::<f64>();
-    let mut shares: Vec<f64> = Vec::new();
-    for sample in 0..ROUNDED.min(len) {
-        let row = spread(sample, ROUNDED.min(len), len);
-        let lost = |j: usize| place(row, j) - f64::from(pairs.digits.round(place(row, j)));
-        let others = (0..COMPARED.min(len)).map(|other| spread(other, COMPARED.min(len), len));
-        let distance = |other: usize| squared(&|j| place(row, j) - place(other, j)).sqrt();
-        let near = near.unwrap_or_else(|| {
-            others.filter(|other| *other != row).map(distance).fold(f64::INFINITY, f64::min)
-        });
-        shares.push(squared(&lost).sqrt() / near);
-    }
-    shares.sort_by(f64::total_cmp);
-    let share = shares[shares.len() / 2];
-    if worth_pairs(pairs.multiplier, len, dim, neighbors, share) { pairs } else { plain }
 }
 
 /// Queries in groups, rounded as the candidates are.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Why no neighbour is missed: with its error, the k-th best score is at least as near as the k-th
-//! neighbour, and whoever is as near as that has a score above the limit ([`Nearest`]). Where scores
+//! neighbour, and whoever is as near as that has a score above the limit ([`Scored`]). Where scores
 //! cannot tell many candidates apart, the shortlist is measured before it grows, and the k-th best of
 //! those sets the limit.
 
@@ -20,9 +20,9 @@ use super::product::{Grouped, kernels_for};
 use super::select::Best;
 use crate::error::Result;
 use crate::exec::Work;
-use crate::filter::product::{Nearest, Rounded};
+use crate::filter::product::Scored;
 use crate::index::{Panels, Run, panels};
-use crate::plan::most_measured;
+use crate::plan::{Multiplying, most_measured};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
@@ -32,7 +32,7 @@ const PANELS: usize = 16;
 /// The right points, and how their products are read.
 pub(crate) struct Scores {
     panels: Panels,
-    nearest: Nearest,
+    scored: Scored,
 }
 
 impl Scores {
@@ -41,17 +41,14 @@ impl Scores {
         right: Points<'_, T>,
         extents: &[(f64, f64)],
         simd: SimdLevel,
-        k: usize,
+        multiplying: &Multiplying,
     ) -> Result<Self> {
         let (dim, frame) = (right.dimension(), panels::frame(right, extents));
-        let kernels = kernels_for(simd, right, &frame, k as f64, None);
-        let summing = kernels.summing(dim);
-        let nearest = |panels_error| Nearest::new::<T>(dim, &frame, summing, panels_error);
-        let halves = nearest(0.0);
-        let half = |point: Rounded| [halves.half_norm(point.norm); 2];
-        let panels = Panels::new(right, frame.clone(), kernels, half)?;
-        let nearest = nearest(panels.error());
-        Ok(Scores { panels, nearest })
+        let kernels = kernels_for(simd, multiplying);
+        let scored = Scored::new::<T>(dim, &frame, kernels.summing(dim));
+        let scored = scored.for_typical(multiplying.share, 1.0);
+        let panels = Panels::new(right, frame, kernels, |point| scored.less(point))?;
+        Ok(Scores { panels, scored })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -80,16 +77,17 @@ pub(crate) struct Search<'a, T> {
     pub(crate) excluded: bool,
 }
 
-/// A candidate and its score.
+/// A candidate and its scores: what it may be, and what it surely is.
 #[derive(Clone, Copy)]
-struct Scored {
-    score: f32,
+struct Candidate {
+    most: f32,
+    least: f32,
     id: u32,
 }
 
 /// The candidates of a query that may be among its nearest.
 struct Shortlist<T: Scalar> {
-    scored: Vec<Scored>,
+    candidates: Vec<Candidate>,
     /// So many scores are looked through.
     full: usize,
     /// Those that were measured, where there were too many: the k best.
@@ -126,9 +124,9 @@ impl<T: Scalar> Scorer<T> {
         unit: &Run,
         mut report: impl FnMut(Work) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Scores { panels, nearest } = search.scores;
-        let cap = nearest.reach(search.cap);
-        self.queries.pack(panels, search.left, unit, |query| [nearest.limit(query, cap); 2]);
+        let Scores { panels, scored } = search.scores;
+        let cap = scored.reach(search.cap);
+        self.queries.pack(panels, search.left, unit, |query| [scored.limit(query, cap); 2]);
         let full = self.k + waiting(self.k);
         self.shortlists.iter_mut().for_each(|list| list.clear(full));
         let lists = unit.len().max(self.shortlists.len());
@@ -150,20 +148,21 @@ impl<T: Scalar> Scorer<T> {
 
     /// Puts what some panels had on the shortlists, and sets their limits.
     fn sort_out(&mut self, search: &Search<'_, T>, unit: &Run, some: &core::ops::Range<usize>) {
-        let (_, [halves, _]) = search.scores.panels.some(some.clone());
+        let (_, [few, much]) = search.scores.panels.some(some.clone());
         let first = (some.start * PANEL) as u32;
         for (near, products) in self.found.near.iter().zip(&self.found.products) {
-            let list = &mut self.shortlists[near.query as usize].scored;
+            let list = &mut self.shortlists[near.query as usize].candidates;
             let own = if search.excluded { unit.start + near.query } else { u32::MAX };
             for (at, lane) in near.candidates(near.open) {
-                let id = first + at;
+                let (id, product) = (first + at, products[lane]);
                 if id != own {
-                    list.push(Scored { score: products[lane] - halves[at as usize], id });
+                    let [most, least] = [few, much].map(|less| product - less[at as usize]);
+                    list.push(Candidate { most, least, id });
                 }
             }
         }
         for query in 0..unit.len() {
-            if self.shortlists[query].scored.len() >= self.shortlists[query].full {
+            if self.shortlists[query].candidates.len() >= self.shortlists[query].full {
                 self.limit(search, unit, query);
             }
         }
@@ -171,19 +170,19 @@ impl<T: Scalar> Scorer<T> {
 
     /// Drops what is not among the k nearest of a query, and sets the limit of what may be.
     fn limit(&mut self, search: &Search<'_, T>, unit: &Run, query: usize) {
-        let nearest = &search.scores.nearest;
+        let scored = &search.scores.scored;
         let (k, rounded) = (self.k, self.queries.rounded[query]);
         let limits = &mut self.queries.beside[0];
-        let Shortlist { scored, full, measured } = &mut self.shortlists[query];
-        if measured.is_empty() && scored.len() >= k {
-            let nearer = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score);
-            let kth = scored.select_nth_unstable_by(k - 1, nearer).1.score;
-            let limit = nearest.limit(rounded, nearest.reach_of(rounded, kth));
-            scored.retain(|candidate| candidate.score >= limit);
+        let Shortlist { candidates, full, measured } = &mut self.shortlists[query];
+        if measured.is_empty() && candidates.len() >= k {
+            let nearer = |a: &Candidate, b: &Candidate| b.least.total_cmp(&a.least);
+            let kth = candidates.select_nth_unstable_by(k - 1, nearer).1.least;
+            let limit = scored.limit(rounded, scored.reach_of(rounded, kth));
+            candidates.retain(|candidate| candidate.most >= limit);
             limits[query] = limits[query].max(limit);
-            *full = scored.len() + waiting(k);
+            *full = candidates.len() + waiting(k);
         }
-        if !measured.is_empty() || scored.len() > most(k) {
+        if !measured.is_empty() || candidates.len() > most(k) {
             self.measure(search, unit, query);
             let measured = &self.shortlists[query].measured;
             if let Some(&last) = measured.iter().max().filter(|_| measured.len() == k) {
@@ -191,7 +190,7 @@ impl<T: Scalar> Scorer<T> {
                 let limit = match kth == T::ZERO {
                     // Candidates come in the order of their rows: of equal points no later one is nearer.
                     true => f32::INFINITY,
-                    false => nearest.limit(rounded, nearest.reach(kth)),
+                    false => scored.limit(rounded, scored.reach(kth)),
                 };
                 let limits = &mut self.queries.beside[0];
                 limits[query] = limits[query].max(limit);
@@ -202,9 +201,9 @@ impl<T: Scalar> Scorer<T> {
 
     /// Measures the shortlist of a query, some at a time, and keeps the k best.
     fn measure(&mut self, search: &Search<'_, T>, unit: &Run, query: usize) {
-        let Shortlist { scored, measured, .. } = &mut self.shortlists[query];
+        let Shortlist { candidates, measured, .. } = &mut self.shortlists[query];
         let point = search.left.row(unit.start as usize + query);
-        for some in scored.chunks(most_measured(self.k)) {
+        for some in candidates.chunks(most_measured(self.k)) {
             self.ids.clear();
             self.ids.extend(some.iter().map(|candidate| candidate.id));
             search.kernels.distances(search.right, point, &self.ids, &mut self.sums);
@@ -215,7 +214,7 @@ impl<T: Scalar> Scorer<T> {
                 measured.truncate(self.k);
             }
         }
-        scored.clear();
+        candidates.clear();
     }
 
     /// The best of a block of the unit, of so many queries from `first` on.
@@ -240,11 +239,11 @@ impl<T: Scalar> Scorer<T> {
 
 impl<T: Scalar> Shortlist<T> {
     fn new(full: usize) -> Self {
-        Shortlist { scored: Vec::new(), full, measured: Vec::new() }
+        Shortlist { candidates: Vec::new(), full, measured: Vec::new() }
     }
 
     fn clear(&mut self, full: usize) {
-        self.scored.clear();
+        self.candidates.clear();
         self.measured.clear();
         self.full = full;
     }

@@ -101,7 +101,7 @@ impl<'a, T: Scalar> GpuJoin<'a, T> {
     ) -> driver::Result<Self> {
         let stage = session.stage(0);
         let products = Products::of(setup, &stage)?.map(Arc::new);
-        let brute_force = products.is_none() && matches!(setup.detail, Detail::Product { .. });
+        let brute_force = products.is_none() && matches!(setup.detail, Detail::Product);
         // Of a set with itself, some are multiplied while others are on the bus.
         let sent = match setup.right.is_none() && rows.is_none() && !session.is_lane() {
             true => Sent::WhenNeeded,

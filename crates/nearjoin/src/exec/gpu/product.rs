@@ -104,7 +104,7 @@ impl Products {
         setup: &Setup<'_, T>,
         stage: &Stage,
     ) -> driver::Result<Option<Self>> {
-        let wanted = matches!(setup.detail, Detail::Product { .. });
+        let wanted = matches!(setup.detail, Detail::Product);
         // The highest bit of a left position says that a pair is sure.
         let has_bits = setup.left.len() <= 1 << 31;
         if !wanted || !has_bits || setup.threshold.metric != Metric::L2 {

@@ -23,6 +23,7 @@ use crate::memory::as_atomic;
 use crate::metric::{Metric, Threshold};
 use crate::options::{Device, Partitioning, Strategy};
 use crate::oracle;
+use crate::plan::Multiplying;
 use crate::plan::hybrid::Batches;
 use crate::points::Points;
 use crate::scale::Scale;
@@ -139,6 +140,7 @@ impl Case {
             strategy: self.strategy,
             extents: &extents(left),
             unit: UNIT,
+            multiplying: &Multiplying::PLAIN,
             monitor: None,
             expected_tests: EXPECTED_TESTS,
         };
