@@ -4,13 +4,15 @@ mod distances;
 mod estimated;
 mod near;
 mod pruning;
+mod spacing;
 
 use distances::TOGETHER;
 pub(crate) use distances::{Columns, ENOUGH, Pairs, Sample, Tail, Unit};
 pub use estimated::Estimated;
 pub(crate) use near::Near;
 use near::{Wanted, Within};
-pub(crate) use pruning::Pruning;
+pub(crate) use pruning::{Pruning, median};
+pub(crate) use spacing::{Spacing, middle};
 
 use rayon::prelude::*;
 
@@ -147,6 +149,8 @@ pub(crate) struct Summary {
     pub(crate) pairs: Pairs,
     /// How well boxes tell points apart, where that was asked and there are enough of them.
     pub(crate) pruning: Option<Pruning>,
+    /// How far points are from each other, where products may be weighed.
+    pub(crate) spacing: Option<Spacing>,
 }
 
 impl Summary {
@@ -182,6 +186,7 @@ impl Summary {
             near: None,
             pairs: Pairs::none(dim),
             pruning: None,
+            spacing: None,
         };
         // In many dimensions only a try tells whether boxes are any good within ε, either.
         let tried = effort.nearest.or((dim >= MANY_DIMS && effort.ordered > 0).then_some(1));
@@ -189,17 +194,16 @@ impl Summary {
             Some(_) => *threshold,
             None => Threshold::none(threshold.metric, threshold.scale),
         };
-        summary.pruning = tried.and_then(|k| {
+        if let Some(k) = tried {
             let wanted = pruning::Wanted {
                 threshold: &nearest,
                 k,
-                eps: effort.nearest.is_none().then_some(summary.eps),
                 extents: &summary.extents,
                 is_self: summary.is_self,
                 coordinates: effort.boxed,
             };
-            Pruning::sample(left, other, &wanted)
-        });
+            (summary.pruning, summary.spacing) = Pruning::sample(left, other, &wanted);
+        }
         summary.sample(left, other, threshold, effort);
         summary
     }
@@ -421,12 +425,13 @@ pub(crate) mod tests {
             near: None,
             pairs: Pairs::none(dim),
             pruning: None,
+            spacing: None,
         }
     }
 
     /// What boxes leave of points that they cannot tell apart.
     pub(crate) const PRUNING: Pruning =
-        Pruning { points: [512, 2048], tests: [512.0, 2048.0], k: 1, even: false, spread: 1.0 };
+        Pruning { points: [512, 2048], tests: [512.0, 2048.0], k: 1, even: false };
 
     #[test]
     fn sampled_rows_are_in_range_and_spread() {

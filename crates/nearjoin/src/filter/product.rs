@@ -325,7 +325,7 @@ impl Scored {
         self.deciding.reach(sum)
     }
 
-    /// No candidate with a lower score, less too little, is within `reach` of the query.
+    /// No candidate with a lower score, by the first of its [numbers](Self::less), is within `reach` of the query.
     pub(crate) fn limit(&self, query: Rounded, reach: f64) -> f32 {
         let far = (reach + query.error) * (reach + query.error) * (1.0 + self.mix);
         let error = self.summing.of(query.norm, query.norm / 2.0 + far / 2.0);
@@ -333,8 +333,8 @@ impl Scored {
         (least as f32).next_down()
     }
 
-    /// How far in the frame a candidate may be whose sum is at most that of one with this score, less too
-    /// much.
+    /// How far in the frame a candidate may be whose sum is at most that of one with this score, by the second of
+    /// its [numbers](Self::less).
     pub(crate) fn reach_of(&self, query: Rounded, score: f32) -> f64 {
         let error = 2.0 * self.summing.of(query.norm, 0.0);
         let squared = (query.norm - 2.0 * f64::from(score) + error).max(0.0);

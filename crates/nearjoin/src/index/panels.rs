@@ -16,10 +16,11 @@ use crate::filter::product::{Digits, Frame, Rounded};
 use crate::memory::Buffer;
 use crate::points::Points;
 use crate::scalar::Scalar;
-use crate::summary::spread;
+use crate::summary::{median, middle, spread};
 
-/// Points whose mean is the centre of a frame.
+/// Points whose middle is the centre of a frame, and those that tell how far rounding moves them.
 const SAMPLES: usize = 4096;
+const ROUNDED: usize = 64;
 
 /// All candidates of a join, in panels.
 pub(crate) struct Panels {
@@ -87,16 +88,32 @@ impl Panels {
     }
 }
 
-/// A frame for points with these extents, around the mean of some.
+/// A frame for points with these extents, around the middle of some.
 pub(crate) fn frame<T: Scalar>(points: Points<'_, T>, extents: &[(f64, f64)]) -> Frame {
-    let samples = SAMPLES.min(points.len());
-    let mut centre = vec![0.0; points.dimension()];
-    for sample in 0..samples {
-        let row = points.row(spread(sample, samples, points.len()));
-        // Divided first: sums may be beyond the largest number.
-        centre.iter_mut().zip(row).for_each(|(c, x)| *c += x.to_f64() / samples as f64);
+    let rows: Vec<&[T]> = some(points, SAMPLES).map(|row| points.row(row)).collect();
+    Frame::new(extents, &middle(&rows, points.dimension()), 0)
+}
+
+/// How far most points are from the centre, and how far rounding moves them.
+pub(crate) fn usual<T: Scalar>(points: Points<'_, T>, frame: &Frame, digits: Digits) -> Rounded {
+    let mut words = vec![0; PANEL * digits.words(points.dimension())];
+    let of_rows = some(points, ROUNDED).map(|row| {
+        let mut rounded = [Rounded::default()];
+        pack((frame, digits), Standing::PANEL, points, row..row + 1, &mut words, &mut rounded);
+        rounded[0]
+    });
+    let (mut norms, mut errors): (Vec<f64>, Vec<f64>) =
+        of_rows.map(|Rounded { norm, error }| (norm, error)).collect();
+    match norms.is_empty() {
+        true => Rounded::default(),
+        false => Rounded { norm: median(&mut norms), error: median(&mut errors) },
     }
-    Frame::new(extents, &centre, 0)
+}
+
+/// Rows from all over the input, so many or all.
+fn some<T: Scalar>(points: Points<'_, T>, most: usize) -> impl Iterator<Item = usize> {
+    let (len, of) = (points.len(), most.min(points.len()));
+    (0..of).map(move |sample| spread(sample, of, len))
 }
 
 /// Rounds as many points as stand together, or fewer, and writes their words; 0 where there is no point,

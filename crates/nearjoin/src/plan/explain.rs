@@ -64,7 +64,10 @@ impl Decision {
         match &self.how {
             How::Cpu(how) => self.explain_products(how, f)?,
             How::Gpu(how) => how.explain(f)?,
-            How::Both(both) => both.explain(f)?,
+            How::Both(both) => {
+                self.explain_products(&both.cpu, f)?;
+                both.explain(f)?;
+            }
             How::Ranges(by) => {
                 by.first.how.explain(f)?;
                 by.explain(f)?;

@@ -149,10 +149,13 @@ pub(crate) fn most_measured(k: usize) -> usize {
     k.max(256)
 }
 
-/// Bytes of a shortlist, at the most: a score and a row for some times k, and for what some panels have;
-/// a distance and a row of up to 16 bytes for each that was measured.
+/// Bytes of a candidate on a shortlist: two scores and a row.
+pub(crate) const CANDIDATE_BYTES: u64 = 12;
+
+/// Bytes of a shortlist, at the most: candidates for some times k, and for what some panels have; a distance and a
+/// row of up to 16 bytes for each that was measured.
 fn shortlist_bytes(k: u64) -> u64 {
-    8 * (5 * k + 1024) + 16 * (k + most_measured(k as usize) as u64)
+    CANDIDATE_BYTES * (5 * k + 1024) + 16 * (k + most_measured(k as usize) as u64)
 }
 
 /// Bytes that a search takes beside the index: for every thread, the best of its queries. Twice k,
@@ -226,7 +229,7 @@ mod tests {
             let pruning = Some(Pruning { k: 10, tests, ..PRUNING });
             let summary = Summary { pruning, metric, ..summary(1_000_000, dim, 1.0) };
             let sharing = Sharing::new(1_000_000, 256, 4);
-            let multiplying = Multiplying::new(Multiplier::Numbers, &summary, 10.0);
+            let multiplying = Multiplying::new(Multiplier::Numbers, &summary, Some(10));
             alternatives(&summary, 10, Strategy::Auto, multiplying, &sharing)[0].strategy
         };
         for metric in Metric::ALL {

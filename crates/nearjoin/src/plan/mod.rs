@@ -30,7 +30,7 @@ pub(crate) use cpu::{OnCpu, PIECE_PAIRS, knn_unit, unit};
 use estimate::{Cost, Sharing};
 pub(crate) use gpu_knn::Shortlisting;
 pub(crate) use hybrid::{Role, Together, Weighed};
-pub(crate) use knn::{most_measured, scores_unit};
+pub(crate) use knn::{CANDIDATE_BYTES, most_measured, scores_unit};
 pub(crate) use narrow::Narrow;
 pub(crate) use on_gpu::{Gathering, GpuFacts, OnGpu};
 pub(crate) use products::{Multiplier, Multiplying};
@@ -167,7 +167,11 @@ pub(crate) fn on_cpu_for(
     let expected = expected(asked, summary);
     let neighbors = expected.neighbors();
     let threads = host.threads;
-    let multiplying = Multiplying::new(host.multiplier, summary, neighbors);
+    let k = match asked.question {
+        Question::Within(_) => None,
+        Question::Nearest(nearest) => Some(nearest.k),
+    };
+    let multiplying = Multiplying::new(host.multiplier, summary, k);
     let (mut alternatives, sharing) = match asked.question {
         Question::Within(within) => {
             let sharing = Sharing::new(summary.left, unit(summary.left), threads);

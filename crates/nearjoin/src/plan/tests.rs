@@ -339,6 +339,15 @@ fn many_dimensions_are_for_products() {
 }
 
 #[test]
+fn a_plan_tells_what_multiplies() {
+    let data = vec![0.5f32; 20 * 40];
+    let points = crate::Points::new(&data, 40).unwrap();
+    let join = crate::KnnJoin::new(3).strategy(Strategy::Product).device(Device::Cpu);
+    let plan = join.plan_self(&points).unwrap().to_string();
+    assert!(plan.contains("\n  multiplied in f32\n"), "of so few points nothing is known: {plan}");
+}
+
+#[test]
 fn an_index_is_in_the_costs_and_few_queries_are_for_few_threads() {
     let question = Within::new(0.01).into();
     let seconds = |left: usize, right: usize| {

@@ -7,7 +7,8 @@
 
 use rayon::prelude::*;
 
-use super::spread;
+use super::spacing::{self, Spacing};
+use super::{MANY_DIMS, spread};
 use crate::metric::{Metric, Threshold};
 use crate::points::Points;
 use crate::scalar::Scalar;
@@ -27,6 +28,8 @@ const AXES: usize = 3;
 const EVEN: f64 = 1.5;
 /// What a search looks at beyond the leaves that it must: its bounds are not tight from the start.
 const BEYOND: f64 = 1.25;
+/// Of few points, one in so many asks how far the others are.
+const FEW: usize = 64;
 
 /// Points that a search would look at, in samples of two sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,17 +41,12 @@ pub(crate) struct Pruning {
     pub(crate) k: usize,
     /// Whether the points fill their extent evenly, as a grid would like them to.
     pub(crate) even: bool,
-    /// How far a query is from the middle of the points, beside how far its neighbours are, by L2: ε, or its
-    /// nearest in the larger sample.
-    pub(crate) spread: f64,
 }
 
 /// What is asked of samples.
 pub(super) struct Wanted<'a, T> {
     pub(super) threshold: &'a Threshold<T>,
     pub(super) k: usize,
-    /// How far neighbours are, where that is known.
-    pub(super) eps: Option<f64>,
     pub(super) extents: &'a [(f64, f64)],
     /// Whether a query is among the points, and not its own neighbour.
     pub(super) is_self: bool,
@@ -57,48 +55,56 @@ pub(super) struct Wanted<'a, T> {
 }
 
 impl Pruning {
-    /// None where there are so few points that a sample would be most of them.
+    /// And how far points are from each other, where products may be weighed. None where there are so few
+    /// points that a sample would be most of them: then fewer queries tell how far they are.
     pub(super) fn sample<T: Scalar>(
         left: Points<'_, T>,
         right: Points<'_, T>,
         wanted: &Wanted<'_, T>,
-    ) -> Option<Self> {
-        let most = (wanted.coordinates / left.dimension()).clamp(SAMPLE / 16, SAMPLE);
-        if right.len() <= 2 * most || left.is_empty() {
-            return None;
-        }
-        let queries = Sampled::new(left, (GROUPS * QUERIES).min(left.len()));
+    ) -> (Option<Self>, Option<Spacing>) {
         let (k, dim) = (wanted.k.min(NEIGHBORS), left.dimension());
         let Threshold { bound, metric, .. } = *wanted.threshold;
-        let points = [most / 4, most];
-        let look = |points: usize| {
+        let most = (wanted.coordinates / dim).clamp(SAMPLE / 16, SAMPLE);
+        let are_few = right.len() <= 2 * most;
+        let is_spaced = metric == Metric::L2 && dim >= MANY_DIMS && right.len() >= spacing::LEAST;
+        if left.is_empty() || are_few && !is_spaced {
+            return (None, None);
+        }
+        let queries = if are_few { left.len().div_ceil(FEW) } else { left.len() };
+        let queries = Sampled::new(left, queries.min(GROUPS * QUERIES));
+        let look = |points: usize, is_spaced: bool, is_boxed: bool| {
             let sampled = Sampled::new(right, points);
-            let middle = sampled.middle(dim);
-            let leaves = Leaves::new(sampled, dim);
+            let boxes = if is_boxed { boxes(&sampled, dim) } else { Vec::new() };
             let looks = queries.rows.par_iter().zip(queries.coordinates.par_chunks(dim));
             let looks = looks.map(|(&row, query)| {
                 let own = if wanted.is_self { row } else { usize::MAX };
-                let look = leaves.look(query, own, k, bound.to_f64(), metric);
-                let near = wanted.eps.unwrap_or(look.nearest);
-                let far = total(Metric::L2, &middle, query, |x, y| (x - y).abs()).sqrt();
-                (look.points as f64, far / near)
+                let mut distances = sampled.distances(query, own, metric);
+                let looked_at = looked_at(&boxes, query, &mut distances, k, bound.to_f64(), metric);
+                let ranks = is_spaced.then(|| spacing::ranks(&mut distances));
+                (looked_at as f64, ranks.unwrap_or_default())
             });
-            let (looked_at, mut spreads): (Vec<f64>, Vec<f64>) = looks.collect();
+            let (looked_at, ranks): (Vec<f64>, Vec<_>) = looks.collect();
             // The group in the middle, so that one outlier decides nothing.
             let average = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
             let mut groups: Vec<f64> = looked_at.chunks(QUERIES).map(average).collect();
             let tests = (BEYOND * median(&mut groups)).min(points as f64);
-            (tests, median(&mut spreads))
+            let points = (&queries.coordinates[..], &sampled.coordinates[..]);
+            (tests, is_spaced.then(|| Spacing::new(points, dim, &ranks)))
         };
-        let of_fewer = || look(points[0]).0;
+        if are_few {
+            return (None, look(most.min(right.len()), true, false).1);
+        }
+        let points = [most / 4, most];
+        let of_fewer = || look(points[0], false, true).0;
         let even = || is_even(&Sampled::new(right, most).coordinates, dim, wanted.extents);
-        let of_more = || rayon::join(|| look(points[1]), even);
-        let (fewer, ((more, spread), even)) = rayon::join(of_fewer, of_more);
-        Some(Pruning { points, tests: [fewer, more], k, even, spread })
+        let of_more = || rayon::join(|| look(points[1], is_spaced, true), even);
+        let (fewer, ((more, spacing), even)) = rayon::join(of_fewer, of_more);
+        (Some(Pruning { points, tests: [fewer, more], k, even }), spacing)
     }
 }
 
-fn median(numbers: &mut [f64]) -> f64 {
+/// The number in the middle of some.
+pub(crate) fn median(numbers: &mut [f64]) -> f64 {
     let middle = numbers.len() / 2;
     *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
 }
@@ -138,67 +144,50 @@ impl Sampled {
         Sampled { coordinates: coordinates.collect(), rows }
     }
 
-    fn middle(&self, dim: usize) -> Vec<f64> {
-        let mut middle = vec![0.0; dim];
-        let share = 1.0 / self.rows.len() as f64;
-        for point in self.coordinates.chunks_exact(dim) {
-            middle.iter_mut().zip(point).for_each(|(middle, x)| *middle += x * share);
-        }
-        middle
-    }
-}
-
-/// Sampled points in leaves, with boxes.
-struct Leaves {
-    sampled: Sampled,
-    /// Sides of the box of each leaf, dimension after dimension.
-    boxes: Vec<(f64, f64)>,
-    dim: usize,
-}
-
-/// What a query finds.
-struct Look {
-    /// Points of the leaves that a search looks at.
-    points: usize,
-    /// How far its nearest is, by L2.
-    nearest: f64,
-}
-
-impl Leaves {
-    fn new(sampled: Sampled, dim: usize) -> Self {
-        let points = &sampled.coordinates;
-        let mut order: Vec<u32> = (0..sampled.rows.len() as u32).collect();
-        split(points, dim, &mut order);
-        let mut boxes = Vec::with_capacity(order.len().div_ceil(LEAF) * dim);
-        boxes.extend(order.chunks(LEAF).flat_map(|leaf| extents(points, dim, leaf)));
-        Leaves { sampled, boxes, dim }
-    }
-
-    /// Looks at points of the leaves that are no farther away than the `k`-th neighbour, or `cap`, beside the
-    /// row `own`. Of leaves at exactly that distance a search opens few: those with smaller rows than it has
-    /// found.
-    fn look(&self, query: &[f64], own: usize, k: usize, cap: f64, metric: Metric) -> Look {
-        let points = self.sampled.coordinates.chunks_exact(self.dim);
+    /// How far each is from a query, beside the row `own`, before any root is taken.
+    fn distances(&self, query: &[f64], own: usize, metric: Metric) -> Vec<f64> {
+        let points = self.coordinates.chunks_exact(query.len());
         let apart = |point: &[f64]| total(metric, point, query, |x, y| (x - y).abs());
         let mut distances: Vec<f64> = points.map(apart).collect();
-        if let Ok(own) = self.sampled.rows.binary_search(&own) {
+        if let Ok(own) = self.rows.binary_search(&own) {
             distances[own] = f64::INFINITY;
         }
-        let k = k.min(distances.len()) - 1;
-        let (nearer, kth, _) = distances.select_nth_unstable_by(k, f64::total_cmp);
-        let nearest = nearer.iter().fold(*kth, |a, &b| a.min(b));
-        let bound = cap.min(*kth);
-        let outside = |leaf: &[(f64, f64)]| {
-            total(metric, leaf, query, |(lo, hi), x| (lo - x).max(x - hi).max(0.0))
-        };
-        let (mut nearer, mut tied) = (0, 0);
-        for leaf in self.boxes.chunks_exact(self.dim) {
-            let outside = outside(leaf);
-            nearer += usize::from(outside < bound);
-            tied += usize::from(outside == bound);
-        }
-        Look { points: LEAF * (nearer + tied.min(k / LEAF + 1)), nearest: nearest.sqrt() }
+        distances
     }
+}
+
+/// Sides of the boxes of leaves of sampled points, dimension after dimension.
+fn boxes(sampled: &Sampled, dim: usize) -> Vec<(f64, f64)> {
+    let points = &sampled.coordinates;
+    let mut order: Vec<u32> = (0..sampled.rows.len() as u32).collect();
+    split(points, dim, &mut order);
+    let mut boxes = Vec::with_capacity(order.len().div_ceil(LEAF) * dim);
+    boxes.extend(order.chunks(LEAF).flat_map(|leaf| extents(points, dim, leaf)));
+    boxes
+}
+
+/// Points of the leaves that are no farther from a query than the `k`-th of its distances, or `cap`. Of leaves
+/// at exactly that distance a search opens few: those with smaller rows than it has found.
+fn looked_at(
+    boxes: &[(f64, f64)],
+    query: &[f64],
+    distances: &mut [f64],
+    k: usize,
+    cap: f64,
+    metric: Metric,
+) -> usize {
+    let k = k.min(distances.len()) - 1;
+    let bound = cap.min(*distances.select_nth_unstable_by(k, f64::total_cmp).1);
+    let outside = |leaf: &[(f64, f64)]| {
+        total(metric, leaf, query, |(lo, hi), x| (lo - x).max(x - hi).max(0.0))
+    };
+    let (mut nearer, mut tied) = (0, 0);
+    for leaf in boxes.chunks_exact(query.len()) {
+        let outside = outside(leaf);
+        nearer += usize::from(outside < bound);
+        tied += usize::from(outside == bound);
+    }
+    LEAF * (nearer + tied.min(k / LEAF + 1))
 }
 
 /// The sum of the gaps between two things, as the metric has it: several sums side by side, which processors
@@ -279,14 +268,13 @@ mod tests {
             })
             .collect();
         let points = Points::new(&data, dim).unwrap();
-        sample(points).unwrap()
+        sample(points).0.unwrap()
     }
 
-    fn sample(points: Points<'_, f64>) -> Option<Pruning> {
+    fn sample(points: Points<'_, f64>) -> (Option<Pruning>, Option<Spacing>) {
         let wanted = Wanted {
             threshold: &Threshold::none(Metric::L2, Scale::NONE),
             k: 8,
-            eps: None,
             extents: &crate::summary::extents(points),
             is_self: true,
             coordinates: 1 << 19,
@@ -308,23 +296,14 @@ mod tests {
     #[test]
     fn few_points_are_not_sampled() {
         let data = vec![1.0; 4000];
-        assert_eq!(sample(Points::new(&data, 1).unwrap()), None);
-    }
-
-    /// Those of a line are near each other beside the middle of all, and those of a cube of many dimensions
-    /// are not, though half of them are in the sample themselves.
-    #[test]
-    fn spread_is_told_beside_neighbours() {
-        let cube = pruning(64, false).spread;
-        assert!((0.5..1.5).contains(&cube), "{cube}");
-        assert!(pruning(64, true).spread > 100.0);
+        assert_eq!(sample(Points::new(&data, 1).unwrap()), (None, None));
     }
 
     /// Among equal points the smaller rows win, and boxes know theirs; and one outlier leaves the
     /// others in one cell.
     #[test]
     fn equal_points_are_easy_and_an_outlier_is_not_even() {
-        let sample = |data: &[f64]| sample(Points::new(data, 2).unwrap()).unwrap();
+        let sample = |data: &[f64]| sample(Points::new(data, 2).unwrap()).0.unwrap();
         let equal = sample(&vec![3.0; 40_000]);
         assert!(equal.tests[1] < 100.0, "{equal:?}");
         let mut x = 7u64;

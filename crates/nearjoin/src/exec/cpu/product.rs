@@ -40,10 +40,9 @@ pub(super) fn kernels_for(simd: SimdLevel, multiplying: &Multiplying) -> Product
     if let Some(forced) = tests::forced() {
         return forced;
     }
-    match multiplying.by {
-        Multiplier::Numbers => ProductKernels::new(simd),
-        // A system that does not let the process have them after all.
-        _ => ProductKernels::of_pairs(simd).unwrap_or_else(|| ProductKernels::new(simd)),
+    match (multiplying.by, ProductKernels::of_pairs(simd)) {
+        (Multiplier::Numbers, _) | (_, None) => ProductKernels::new(simd),
+        (Multiplier::Pairs | Multiplier::Tiles, Some(pairs)) => pairs,
     }
 }
 

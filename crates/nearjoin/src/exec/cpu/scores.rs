@@ -8,24 +8,26 @@
 //!     each shortlist is measured, and the k best of it are the answer
 //! ```
 //!
-//! Why no neighbour is missed: with its error, the k-th best score is at least as near as the k-th
-//! neighbour, and whoever is as near as that has a score above the limit ([`Scored`]). Where scores
+//! Why no neighbour is missed: the k-th neighbour is no farther away than the k-th best score, with its error,
+//! says, and whoever is as near as that has a score above the limit ([`Scored`]). Where scores
 //! cannot tell many candidates apart, the shortlist is measured before it grows, and the k-th best of
 //! those sets the limit.
 
 use core::ops::ControlFlow;
 
-use super::kernel::{Found, NearestKernels, PANEL, SimdLevel};
+use super::kernel::{Found, NearestKernels, PANEL, ProductKernels, SimdLevel};
 use super::product::{Grouped, kernels_for};
 use super::select::Best;
 use crate::error::Result;
 use crate::exec::Work;
 use crate::filter::product::Scored;
 use crate::index::{Panels, Run, panels};
-use crate::plan::{Multiplying, most_measured};
+use crate::plan::{CANDIDATE_BYTES, Multiplying, most_measured};
 use crate::points::Points;
 use crate::scalar::Scalar;
 
+/// What a limit loses to `λ` is about `2λ` and five times `(ρ/τ)²/λ` of itself: the least at so many times `ρ/τ`.
+const MIX: f64 = 1.6;
 /// Panels between two looks at what was found, at the most.
 const PANELS: usize = 16;
 
@@ -43,10 +45,21 @@ impl Scores {
         simd: SimdLevel,
         multiplying: &Multiplying,
     ) -> Result<Self> {
+        Scores::by(right, extents, kernels_for(simd, multiplying), multiplying.reach)
+    }
+
+    /// By these products, for neighbours that are about so far, or as far as points are from the centre.
+    fn by<T: Scalar>(
+        right: Points<'_, T>,
+        extents: &[(f64, f64)],
+        kernels: ProductKernels,
+        reach: Option<f64>,
+    ) -> Result<Self> {
         let (dim, frame) = (right.dimension(), panels::frame(right, extents));
-        let kernels = kernels_for(simd, multiplying);
         let scored = Scored::new::<T>(dim, &frame, kernels.summing(dim));
-        let scored = scored.for_typical(multiplying.share, 1.0);
+        let usual = panels::usual(right, &frame, kernels.digits);
+        let reach = reach.map_or(usual.norm.sqrt(), |reach| reach * frame.scale);
+        let scored = scored.for_typical(MIX * usual.error, reach);
         let panels = Panels::new(right, frame, kernels, |point| scored.less(point))?;
         Ok(Scores { panels, scored })
     }
@@ -77,13 +90,15 @@ pub(crate) struct Search<'a, T> {
     pub(crate) excluded: bool,
 }
 
-/// A candidate and its scores: what it may be, and what it surely is.
+/// A candidate and its scores: the one by which it is not missed, and the one that says how near it is.
 #[derive(Clone, Copy)]
 struct Candidate {
     most: f32,
     least: f32,
     id: u32,
 }
+
+const _: () = assert!(size_of::<Candidate>() as u64 == CANDIDATE_BYTES);
 
 /// The candidates of a query that may be among its nearest.
 struct Shortlist<T: Scalar> {
@@ -148,7 +163,7 @@ impl<T: Scalar> Scorer<T> {
 
     /// Puts what some panels had on the shortlists, and sets their limits.
     fn sort_out(&mut self, search: &Search<'_, T>, unit: &Run, some: &core::ops::Range<usize>) {
-        let (_, [few, much]) = search.scores.panels.some(some.clone());
+        let (_, less) = search.scores.panels.some(some.clone());
         let first = (some.start * PANEL) as u32;
         for (near, products) in self.found.near.iter().zip(&self.found.products) {
             let list = &mut self.shortlists[near.query as usize].candidates;
@@ -156,7 +171,7 @@ impl<T: Scalar> Scorer<T> {
             for (at, lane) in near.candidates(near.open) {
                 let (id, product) = (first + at, products[lane]);
                 if id != own {
-                    let [most, least] = [few, much].map(|less| product - less[at as usize]);
+                    let [most, least] = less.map(|less| product - less[at as usize]);
                     list.push(Candidate { most, least, id });
                 }
             }
@@ -246,5 +261,66 @@ impl<T: Scalar> Shortlist<T> {
         self.candidates.clear();
         self.measured.clear();
         self.full = full;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::cpu::kernel::all_kernels;
+    use crate::{Metric, PointsBuf};
+
+    /// Candidates on the shortlists of some queries when they are measured, on average.
+    fn listed(data: &[f32], dim: usize, kernels: ProductKernels, reach: Option<f64>) -> usize {
+        let k = 10;
+        let points = PointsBuf::from_vec(data.to_vec(), dim).unwrap();
+        let points = points.as_points();
+        let extents = crate::summary::extents(points);
+        let scores = Scores::by(points, &extents, kernels, reach).unwrap();
+        let kernels = NearestKernels::new(SimdLevel::Scalar, Metric::L2, dim);
+        let (left, right, cap) = (points, points, f32::INFINITY);
+        let search =
+            Search { scores: &scores, kernels: &kernels, left, right, cap, excluded: true };
+        let (mut scorer, unit) = (Scorer::new(k), 0..64);
+        assert!(scorer.unit(&search, &unit, |_| ControlFlow::Continue(())).is_continue());
+        for query in 0..unit.len() {
+            let asked = points.row(query);
+            let sum = |row: usize| -> f32 {
+                points.row(row).iter().zip(asked).map(|(x, y)| (x - y) * (x - y)).sum()
+            };
+            let mut all: Vec<usize> = (0..points.len()).filter(|row| *row != query).collect();
+            all.sort_by(|a, b| sum(*a).total_cmp(&sum(*b)));
+            scorer.limit(&search, &unit, query);
+            let Shortlist { candidates, measured, .. } = &scorer.shortlists[query];
+            assert!(measured.is_empty(), "scores tell candidates apart");
+            for nearest in &all[..k - 1] {
+                assert!(candidates.iter().any(|candidate| candidate.id as usize == *nearest));
+            }
+        }
+        let all: usize =
+            scorer.shortlists[..unit.len()].iter().map(|list| list.candidates.len()).sum();
+        all / unit.len()
+    }
+
+    /// Answers are right whatever scores say; but then every candidate is measured.
+    #[test]
+    fn scores_leave_few_to_be_measured() {
+        let (n, dim) = (2000, 40);
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        };
+        let spread: Vec<f32> = (0..n * dim).map(|_| random()).collect();
+        let mut outlier = spread.clone();
+        outlier[70 * dim..][..dim].fill(1e6);
+        let copies: Vec<f32> =
+            (0..n * dim).map(|at| spread[at / dim / 5 * dim + at % dim]).collect();
+        for (kind, data) in [("spread", &spread), ("outlier", &outlier), ("copies", &copies)] {
+            for kernels in all_kernels() {
+                let listed = listed(data, dim, kernels, Some(3.0));
+                assert!((10..20).contains(&listed), "{kind}, {:?}: {listed}", kernels.multiplier);
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::job::float;
 use crate::filter::product::{Frame, Summing};
 use crate::points::Points;
 use crate::scalar::Scalar;
+use crate::summary::middle;
 
 /// Coordinates are at most 2¹² in the frame, or 2¹⁵: numbers of 16 bits have 15 binary places before the
 /// point, and 24 behind it.
@@ -109,21 +110,15 @@ impl Halving {
 
 /// The frame of all points: centred in the middle of some of them.
 fn frame<T: Scalar>(left: Points<'_, T>, right: Option<Points<'_, T>>) -> Frame {
-    let sets = [Some(left), right];
     let mut magnitudes = left.magnitudes();
-    let mut centre = vec![0.0; left.dimension()];
-    let rows =
-        |points: &Points<'_, T>| (0..points.len()).step_by(points.len().div_ceil(SAMPLE).max(1));
-    let all: usize = sets.iter().flatten().map(|points| rows(points).count()).sum();
-    for points in sets.iter().flatten() {
+    let mut rows = Vec::new();
+    for points in [Some(left), right].into_iter().flatten() {
         magnitudes = magnitudes.and(points.magnitudes());
-        for row in rows(points) {
-            for (sum, x) in centre.iter_mut().zip(points.row(row)) {
-                *sum += x.to_f64() / all as f64;
-            }
-        }
+        let step = points.len().div_ceil(SAMPLE).max(1);
+        rows.extend((0..points.len()).step_by(step).map(|row| points.row(row)));
     }
     let greatest = magnitudes.greatest.to_f64();
+    let centre = middle(&rows, left.dimension());
     Frame::new(&vec![(-greatest, greatest); centre.len()], &centre, SIZE)
 }
 
