@@ -25,6 +25,9 @@ pub(crate) const K: usize = 10;
 const HOPELESS: f64 = 50.0;
 /// The noise of points that lie near a plane, beside their spread in it.
 const NOISE: f32 = 0.01;
+/// What near-copies differ by, beside the size of points; and how far heaps are from the middle.
+const COPIED: f32 = 1e-3;
+const APART: f32 = 1e5;
 
 /// How points are spread.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +36,10 @@ pub(crate) enum Spread {
     /// Normal in so many dimensions, and a little in all the others: as what is measured or learnt
     /// often is.
     Inner(usize),
+    /// So many near-copies of each normal point.
+    Copies(usize),
+    /// Two heaps, far from each other beside what they are wide: no product tells the points of one apart.
+    Heaps,
 }
 
 const SPREADS: [(&str, Spread); 5] = [
@@ -48,6 +55,22 @@ impl Spread {
         let inner = match self {
             Spread::Law(law) => return draw(law, points, dimension),
             Spread::Inner(inner) => inner,
+            Spread::Copies(of) => {
+                let mut rows = draw::<f32>(Law::Normal, points, dimension);
+                let (first, noise) = (rows.clone(), COPIED);
+                for (at, x) in rows.iter_mut().enumerate() {
+                    *x = noise * *x + first[at / dimension / of * dimension + at % dimension];
+                }
+                return rows;
+            }
+            Spread::Heaps => {
+                let mut rows = draw::<f32>(Law::Normal, points, dimension);
+                for (row, point) in rows.chunks_mut(dimension).enumerate() {
+                    let place = if row % 2 == 0 { APART } else { -APART };
+                    point.iter_mut().for_each(|x| *x += place);
+                }
+                return rows;
+            }
         };
         let places = draw::<f32>(Law::Normal, points, inner);
         let mut rows = draw::<f32>(Law::Normal, inner + points, dimension);

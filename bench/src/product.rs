@@ -33,7 +33,7 @@ const fn normal(file: &'static str, dimension: usize, has_peers: bool) -> Case {
     Case { name: "normal", file, spread: Spread::Law(Law::Normal), dimension, has_peers }
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 6] = [
     normal("normal-32", 32, false),
     normal("normal-100", 100, true),
     Case {
@@ -42,6 +42,20 @@ const CASES: [Case; 4] = [
         spread: Spread::Inner(20),
         dimension: 100,
         has_peers: true,
+    },
+    Case {
+        name: "five copies",
+        file: "copies",
+        spread: Spread::Copies(5),
+        dimension: 100,
+        has_peers: false,
+    },
+    Case {
+        name: "two heaps",
+        file: "heaps",
+        spread: Spread::Heaps,
+        dimension: 100,
+        has_peers: false,
     },
     normal("normal-384", 384, false),
 ];
