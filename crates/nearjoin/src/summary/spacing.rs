@@ -10,7 +10,7 @@ const RANKS: usize = 6;
 pub(super) const LEAST: usize = 64;
 /// Groups of points whose means tell where their middle is.
 const GROUPS: usize = 31;
-/// Points of a sample that tell how far all are from there.
+/// Points of a sample that tell where their middle is, and how far all are from there.
 const SIZES: usize = 128;
 
 /// How far the points of a sample are, by L2, from a query that is like most.
@@ -31,18 +31,17 @@ impl Spacing {
         dim: usize,
         squared: &[[f64; RANKS]],
     ) -> Self {
-        let rows: Vec<&[f64]> = points.chunks_exact(dim).collect();
-        let middle = middle(&rows, dim);
-        let size = |points: &[f64], step: usize| {
-            let squared = |point: &[f64]| -> f64 {
-                point.iter().zip(&middle).map(|(x, c)| (x - c) * (x - c)).sum()
-            };
-            median(&mut points.chunks_exact(dim).step_by(step).map(squared).collect::<Vec<_>>())
+        let of = points.len() / dim;
+        let some: Vec<&[f64]> = points.chunks_exact(dim).step_by(of.div_ceil(SIZES)).collect();
+        let middle = middle(&some, dim);
+        let far = |point: &[f64]| -> f64 {
+            point.iter().zip(&middle).map(|(x, c)| (x - c) * (x - c)).sum()
         };
-        let both = size(queries, 1) / 2.0 + size(points, rows.len().div_ceil(SIZES)) / 2.0;
+        let asking = median(&mut queries.chunks_exact(dim).map(far).collect::<Vec<_>>());
+        let asked = median(&mut some.into_iter().map(far).collect::<Vec<_>>());
         let usual = |at: usize| median(&mut squared.iter().map(|of| of[at]).collect::<Vec<_>>());
         let ranks = core::array::from_fn(|at| usual(at).sqrt());
-        Spacing { size: both.sqrt(), of: rows.len(), ranks }
+        Spacing { size: (asking / 2.0 + asked / 2.0).sqrt(), of, ranks }
     }
 
     /// Which part of all points is this near.
