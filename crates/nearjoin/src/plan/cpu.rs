@@ -1,6 +1,6 @@
 //! How the CPU goes about a join: narrow columns, boxes, units of work.
 
-use super::{Alternative, Multiplying, Narrow};
+use super::{Alternative, Asked, Multiplying, Narrow};
 use crate::options::{DuplicateRemoval, Strategy};
 use crate::question::Question;
 use crate::summary::Summary;
@@ -14,6 +14,9 @@ const KNN_UNIT: usize = 256;
 /// Pairs of a piece of queries whose rows are kept until it is done, by products: no more than those of a
 /// block beyond that.
 pub(crate) const PIECE_PAIRS: u64 = 1 << 22;
+/// Those of all threads take one in so many of the bytes that the limit allows, each in both of its rows.
+const OF_LIMIT: u64 = 4;
+const PAIR_BYTES: u64 = 8;
 /// Distance tests for each pair of the answer from which on a pair of one set is better tested once
 /// and written to the rows of both its points: as many tests as that takes.
 const LISTED: f64 = 64.0;
@@ -43,12 +46,13 @@ pub(crate) struct OnCpu {
 
 impl OnCpu {
     pub(super) fn new(
-        question: &Question,
+        asked: &Asked<'_>,
         summary: &Summary,
         chosen: &Alternative,
         (neighbors, multiplying): (f64, Multiplying),
         threads: usize,
     ) -> Self {
+        let question = asked.question;
         let narrow = match question {
             // UNICOMP asks for the exact cell of a point, which narrow columns cannot tell.
             Question::Within(within) if within.removal != DuplicateRemoval::Unicomp => {
@@ -59,7 +63,7 @@ impl OnCpu {
         let boxes = worth_boxing(chosen.strategy, neighbors, summary.right);
         let unit = match question {
             Question::Within(_) if chosen.strategy == Strategy::Product => {
-                product_unit(summary.left, neighbors, threads)
+                product_unit(summary.left, neighbors, threads, asked.options.memory_limit)
             }
             Question::Within(_) => unit(summary.left),
             Question::Nearest(_) => knn_unit(summary.left, threads),
@@ -98,9 +102,12 @@ pub(crate) fn knn_unit(queries: usize, threads: usize) -> usize {
     KNN_UNIT.min(queries.div_ceil(UNITS * threads).next_multiple_of(16).max(16))
 }
 
-/// The same for products within ε, which keep the rows of a whole unit: fewer where those are long.
-fn product_unit(queries: usize, neighbors: f64, threads: usize) -> usize {
-    let most = (PIECE_PAIRS as f64 / neighbors.max(1.0)) as usize;
+/// The same for products within ε, which keep the rows of a whole unit: fewer where those are long, or memory is
+/// short.
+fn product_unit(queries: usize, neighbors: f64, threads: usize, limit: Option<u64>) -> usize {
+    let room = |limit: u64| limit / (OF_LIMIT * PAIR_BYTES * threads as u64);
+    let pairs = limit.map_or(PIECE_PAIRS, |limit| room(limit).min(PIECE_PAIRS));
+    let most = (pairs as f64 / neighbors.max(1.0)) as usize;
     knn_unit(queries, threads).min(most.next_multiple_of(16)).max(16)
 }
 
@@ -114,8 +121,10 @@ mod tests {
         assert_eq!(knn_unit(2_000_000, 16), 256);
         assert_eq!(knn_unit(1000, 16), 16);
         assert_eq!(knn_unit(0, 1), 16);
-        assert_eq!(product_unit(2_000_000, 10.0, 16), 256);
-        assert_eq!(product_unit(2_000_000, 1e6, 16), 16);
+        assert_eq!(product_unit(2_000_000, 10.0, 16, None), 256);
+        assert_eq!(product_unit(2_000_000, 1e6, 16, None), 16);
+        let limited = |limit: u64| product_unit(2_000_000, 10_000.0, 2, Some(limit));
+        assert_eq!([0, 100 << 20, 1 << 30].map(limited), [16, 176, 256]);
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub(crate) fn on_cpu_for(
         wanted => wanted,
     };
     let (chosen, named) = choose(&alternatives, wanted);
-    let how = OnCpu::new(asked.question, summary, &chosen, (neighbors, multiplying), threads);
+    let how = OnCpu::new(asked, summary, &chosen, (neighbors, multiplying), threads);
     let (index, search) = match asked.question {
         Question::Within(_) => (
             budget::index_bytes(summary, &chosen.detail, &how, threads),
