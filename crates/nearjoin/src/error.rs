@@ -158,6 +158,11 @@ pub enum Error {
         /// Bytes allowed.
         limit: u64,
     },
+    /// Bytes that should be a [`Partition`](crate::partition::Partition) are not.
+    Partition {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// The system refused memory.
     OutOfMemory {
         /// Bytes asked for.
@@ -299,6 +304,9 @@ impl fmt::Display for Error {
                          pairs in blocks through a callback"
                     ),
                 }
+            }
+            Error::Partition { reason } => {
+                write!(f, "these bytes are no partition that can be read: {reason}")
             }
             Error::OutOfMemory { bytes } => {
                 write!(f, "the system refused {} of memory", crate::stats::bytes(*bytes as u64))

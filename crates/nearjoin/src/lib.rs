@@ -38,6 +38,7 @@ mod monitor;
 pub mod number;
 mod options;
 pub mod oracle;
+pub mod partition;
 mod plan;
 mod points;
 mod question;

@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod calibration;
 mod device;
 mod indexed;
+mod partition;
 mod plan;
 mod range;
 mod ranges;
